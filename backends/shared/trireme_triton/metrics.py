@@ -1,0 +1,42 @@
+"""Trireme's metrics beside Triton's own on `/metrics`. Knows names and labels, not where the values come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trireme_triton.cold_start import Phase
+
+
+class ColdStartSeconds:
+    """The gauge `trireme_cold_start_seconds{model,phase}`: how long each phase of a stub's start took."""
+
+    def __init__(self, model: str, seconds: Mapping[Phase, float]) -> None:
+        self._family = _family("trireme_cold_start_seconds", "Seconds a model's start took, by phase", "GAUGE")
+        self._gauges = []  # kept: a metric goes when its object goes
+        for phase, value in seconds.items():
+            gauge = self._family.Metric(labels={"model": model, "phase": phase})
+            gauge.set(value)
+            self._gauges.append(gauge)
+
+
+class StageErrors:
+    """The counter `trireme_stage_errors_total{model,stage,reason}`: requests refused by a stage."""
+
+    def __init__(self, model: str, stage: str) -> None:
+        self._family = _family("trireme_stage_errors_total", "Requests refused by a stage, by reason", "COUNTER")
+        self._labels = {"model": model, "stage": stage}
+        self._counters: dict[str, Any] = {}
+
+    def count(self, reason: str) -> None:
+        """One more request was refused for `reason`, a word from a small fixed set."""
+        if reason not in self._counters:
+            self._counters[reason] = self._family.Metric(labels={**self._labels, "reason": reason})
+        self._counters[reason].increment(1)
+
+
+def _family(name: str, description: str, kind: str) -> Any:
+    """A metric family. Stubs that name the same one, with the same description and kind, share it."""
+    import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+
+    return pb_utils.MetricFamily(name=name, description=description, kind=getattr(pb_utils.MetricFamily, kind))

@@ -1,0 +1,1 @@
+"""Every pre- and postprocessing step of Trireme's ensembles. Knows nothing of Triton's API."""

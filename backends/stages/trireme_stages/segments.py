@@ -1,0 +1,69 @@
+"""Rows of windows: what a text network gives for every text becomes one array, and one row per text again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from trireme_triton.tensors import Array, Inputs, InvalidRequest
+
+Combine = Literal["mean", "max"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """The windows of one or more texts. Every text has at least one."""
+
+    rows: Array  # (all windows, width)
+    counts: Array  # (texts,): windows of each text, neighbours in `rows`
+
+    @property
+    def starts(self) -> Array:
+        """(texts,): where each text's windows begin in `rows`."""
+        return np.cumsum(self.counts) - self.counts
+
+    def combined(self, how: Combine) -> Array:
+        """(texts, width): the mean of each text's windows, all with the same weight, or their largest values."""
+        if len(self.rows) == len(self.counts):
+            return self.rows
+        if how == "max":
+            return np.maximum.reduceat(self.rows, self.starts, axis=0)
+        return np.add.reduceat(self.rows, self.starts, axis=0) / self.counts[:, None].astype(np.float32)
+
+
+def read_windows(name: str, inputs: Inputs, width: int) -> Windows:
+    """The tensor `name` of one request, (batch, segments, width), without rows of absent segments.
+
+    Raises:
+        InvalidRequest: the shapes do not fit each other or the model, or a text has no window or more than segments.
+    """
+    rows, windows = inputs[name], inputs["windows"]
+    if rows.ndim != 3 or rows.shape[2] != width or not rows.shape[0]:
+        raise InvalidRequest(
+            f"input {name!r} has shape {list(rows.shape)}; it must be [batch, windows, {width}]", reason="shape"
+        )
+    if windows.shape != (len(rows), 1) or windows.min() < 1 or windows.max() > rows.shape[1]:
+        found = f"{windows.reshape(-1)[:8].tolist()} in shape {list(windows.shape)}"
+        allowed = f"one number from 1 to {rows.shape[1]} for each of {len(rows)} texts"
+        raise InvalidRequest(f"input 'windows' is {found}; it must be {allowed}", reason="shape")
+    if rows.shape[1] == 1:
+        return Windows(rows=rows[:, 0], counts=windows[:, 0])
+    return Windows(rows=rows[np.arange(rows.shape[1]) < windows], counts=windows[:, 0])
+
+
+def joined(requests: Sequence[Windows]) -> Windows:
+    """The windows of many requests as one."""
+    return Windows(
+        rows=np.concatenate([request.rows for request in requests]),
+        counts=np.concatenate([request.counts for request in requests]),
+    )
+
+
+def split_requests(requests: Sequence[Windows], *arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Each request's own rows of arrays that have one row for each text of all requests."""
+    end = 0
+    for request in requests:
+        begin, end = end, end + len(request.counts)
+        yield tuple(array[begin:end] for array in arrays)

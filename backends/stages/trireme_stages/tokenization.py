@@ -1,0 +1,154 @@
+"""The stage `tokenize`: texts become token ids and a mask of segment numbers, one row per text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from tokenizers import Tokenizer
+from trireme_triton.parameters import InvalidParameter, parameter
+from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs, bytes_column
+
+from trireme_stages.stage import Answer, Model, Signature, answer_parsed, named_file
+from trireme_stages.windows import WindowPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizeParameters:
+    """Lengths are in tokens; `max_length` counts the special tokens of a window, `window_overlap` does not."""
+
+    tokenizer: str = "tokenizer.json"
+    max_length: int = parameter(minimum=1)
+    long_text: Literal["windows", "refuse"] = "refuse"
+    window_overlap: int = parameter(0, minimum=0)
+    max_windows: int = parameter(16, minimum=1)
+    pad_to_multiple_of: int = parameter(1, minimum=1)
+    max_bytes: int = parameter(1_000_000, minimum=1)  # of one text: bounds the time that one request can take
+    threads: int = parameter(1, key="trireme.threads", minimum=1)
+
+    def signature(self) -> Signature:
+        """A row's length is that of the request's longest text, rounded up to `pad_to_multiple_of`."""
+        return Signature(
+            inputs={"text": ("TYPE_STRING", (1,))},
+            outputs={
+                "input_ids": ("TYPE_INT64", (-1,)),
+                "attention_mask": ("TYPE_INT64", (-1,)),
+                "windows": ("TYPE_INT32", (1,)),
+            },
+        )
+
+
+class Tokenize:
+    """Texts in, rows of token ids out; a text that fits no window is split or refused, never cut."""
+
+    Parameters = TokenizeParameters
+
+    def __init__(self, parameters: TokenizeParameters, model: Model) -> None:
+        os.environ["TOKENIZERS_PARALLELISM"] = "true" if parameters.threads > 1 else "false"
+        os.environ["RAYON_NUM_THREADS"] = str(parameters.threads)
+        self._parameters = parameters
+        self._tokenizer = _read_tokenizer(named_file(model.folder, "tokenizer", parameters.tokenizer))
+        self._pad_id = (self._tokenizer.padding or {}).get("pad_id", 0)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._windows = _window_plan(parameters, self._tokenizer)
+
+    def answer(self, batch: Sequence[Inputs]) -> list[Answer]:
+        """Every text of every request is tokenised in one call of the tokenizer."""
+        return answer_parsed(batch, self._texts, self._tokenize)
+
+    def _texts(self, inputs: Inputs) -> list[str]:
+        return [self._text(item, raw) for item, raw in enumerate(bytes_column("text", inputs["text"]))]
+
+    def _text(self, item: int, raw: bytes) -> str:
+        if len(raw) > self._parameters.max_bytes:
+            allowed = f"at most {self._parameters.max_bytes} are allowed"
+            raise InvalidRequest(f"input 'text', item {item}: {len(raw)} bytes; {allowed}", reason="too_long")
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            found = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
+            raise InvalidRequest(f"input 'text', item {item}: not UTF-8: {found}", reason="not_utf8") from None
+
+    def _tokenize(self, requests: Sequence[list[str]]) -> Iterator[Answer]:
+        encodings = iter(self._tokenizer.encode_batch_fast(list(chain.from_iterable(requests))))
+        for texts in requests:
+            rows = [next(encodings).ids for _ in texts]
+            try:
+                yield self._outputs([self._split(item, ids) for item, ids in enumerate(rows)])
+            except InvalidRequest as refusal:
+                yield refusal
+
+    def _split(self, item: int, ids: list[int]) -> list[list[int]]:
+        """The windows of one text, whose `ids` include special tokens."""
+        count = self._windows.count(len(ids))
+        if count > self._max_windows:
+            raise InvalidRequest(f"input 'text', item {item}: {self._too_long(len(ids), count)}", reason="too_long")
+        if not ids:
+            raise InvalidRequest(f"input 'text', item {item}: the text has no tokens", reason="empty")
+        return self._windows.split(ids)
+
+    @property
+    def _max_windows(self) -> int:
+        return self._parameters.max_windows if self._parameters.long_text == "windows" else 1
+
+    def _too_long(self, length: int, count: int) -> str:
+        tokens = f"the text has {length} tokens with special tokens"
+        if self._max_windows == 1:
+            return f"{tokens}; this model takes at most {self._windows.max_length}"
+        size = f"of {self._windows.max_length} tokens overlapping by {self._windows.overlap}"
+        return f"{tokens}, which is {count} windows {size}; this model takes at most {self._max_windows} windows"
+
+    def _outputs(self, rows: list[list[list[int]]]) -> Outputs:
+        """The padded rows of one request: `rows` are texts, of windows, of ids."""
+        multiple = self._parameters.pad_to_multiple_of
+        length = -(-max(sum(map(len, windows)) for windows in rows) // multiple) * multiple
+        input_ids = np.full((len(rows), length), self._pad_id, np.int64)
+        attention_mask = np.zeros((len(rows), length), np.int64)
+        for windows, ids, mask in zip(rows, input_ids, attention_mask, strict=True):
+            _fill(windows, ids, mask)
+        windows_per_row = np.array([[len(windows)] for windows in rows], np.int32)
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "windows": windows_per_row}
+
+
+def _fill(windows: list[list[int]], ids: Array, mask: Array) -> None:
+    """Lays the windows of one text side by side in its row and numbers them 1, 2, ... in the mask."""
+    end = 0
+    for segment, window in enumerate(windows, start=1):
+        begin, end = end, end + len(window)
+        ids[begin:end] = window
+        mask[begin:end] = segment
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise InvalidParameter(f"parameter 'tokenizer': {path} is not a tokenizer: {error}") from error
+
+
+def _window_plan(parameters: TokenizeParameters, tokenizer: Tokenizer) -> WindowPlan:
+    prefix, suffix = _special_tokens(tokenizer)
+    plan = WindowPlan(max_length=parameters.max_length, overlap=parameters.window_overlap, prefix=prefix, suffix=suffix)
+    if plan.content <= plan.overlap:
+        special = len(prefix) + len(suffix)
+        raise InvalidParameter(
+            f"parameter 'max_length' is {plan.max_length}; it must be more than "
+            f"{special} special tokens and a window_overlap of {plan.overlap} together"
+        )
+    return plan
+
+
+def _special_tokens(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What this tokenizer puts before and after a text, seen on a probe rather than known by its family."""
+    probe, plain = tokenizer.encode("a"), tokenizer.encode("a", add_special_tokens=False)
+    begin = next((at for at, special in enumerate(probe.special_tokens_mask) if not special), len(probe.ids))
+    end = begin + len(plain.ids)
+    if not plain.ids or probe.ids[begin:end] != plain.ids:
+        raise InvalidParameter("parameter 'tokenizer': its post-processor does not wrap a text in fixed special tokens")
+    return tuple(probe.ids[:begin]), tuple(probe.ids[end:])

@@ -1,0 +1,1 @@
+"""Load generator, reports and plots for a Trireme server."""

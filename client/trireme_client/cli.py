@@ -1,0 +1,92 @@
+"""The command `trireme`: finds the subcommand and turns errors into a line and an exit status.
+
+Exit status: 0 done, 1 the server or an input failed, 2 wrong usage, 3 the server is unavailable or too slow. A
+subcommand may add its own. Imports little, so that `trireme --help` is quick; a module that an entry point of the
+group `trireme.commands` names should do the same and import what is heavy inside its functions.
+"""
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from trireme_client.extras import Subcommand, subcommands
+
+INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+CLOSED_PIPE = 141  # and SIGPIPE
+
+
+class TriremeGroup(click.Group):
+    """A group whose subcommands are entry points, imported when they are needed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._found: dict[str, Subcommand] | None = None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The outermost handler: an error becomes one line on stderr and the exit status it carries, if any."""
+        try:
+            super().invoke(ctx)
+            sys.stdout.flush()  # so that a closed pipe is noticed here
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            os._exit(INTERRUPTED)  # at once: a request may still be under way on a thread
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+            ctx.exit(CLOSED_PIPE)
+        except Exception as error:
+            if ctx.params["debug"]:
+                raise
+            click.echo(f"error: {_message(error)}", err=True)
+            ctx.exit(getattr(error, "exit_code", 1))
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        return [name for name, subcommand in self._subcommands().items() if subcommand.missing_extra is None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        subcommand = self._subcommands().get(cmd_name)
+        if subcommand is None:
+            return None
+        if subcommand.missing_extra:
+            raise click.UsageError(subcommand.advice, ctx)
+        try:
+            command = subcommand.entry_point.load()
+        except ImportError as error:
+            raise click.ClickException(f"`trireme {cmd_name}` cannot be loaded: {error}") from error
+        assert isinstance(command, click.Command), f"{subcommand.entry_point.value} is not a click command"
+        return command
+
+    def _subcommands(self) -> dict[str, Subcommand]:
+        if self._found is None:
+            self._found = subcommands()
+        return self._found
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"trireme {version('trireme')}")
+        ctx.exit()
+
+
+@click.group(cls=TriremeGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def trireme(ctx: click.Context, debug: bool) -> None:
+    """Serve trained models with Triton Inference Server, and use them."""
+    ctx.obj = {"debug": debug}
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    trireme(prog_name="trireme")
+
+
+def _message(error: Exception) -> str:
+    """Errors that carry an exit status speak to the user; any other is a bug."""
+    if hasattr(error, "exit_code"):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error} (`trireme --debug ...` shows where)"

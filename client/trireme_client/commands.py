@@ -1,0 +1,199 @@
+"""The subcommands of the client. Each reads items, asks the server and prints; imports what is heavy late."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from trireme_client.client import Client
+    from trireme_client.endpoint import Protocol
+    from trireme_client.printing import Printer, View
+    from trireme_client.results import Classification
+    from trireme_client.tasks import Result, Task
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """What the commands that take items have in common, named like their options."""
+
+    files: tuple[str, ...]
+    model: str
+    as_json: bool | None
+    keep_going: bool
+    url: str | None
+    protocol: Protocol | None
+    timeout: float
+
+
+FLAGGED = 4  # exit status of `classify --fail-on`
+
+
+def _server_options(function: Function) -> Function:
+    for option in (
+        click.option("--timeout", default=60.0, show_default=True, help="Seconds for each request, retries included."),
+        click.option("--protocol", type=click.Choice(["grpc", "http"]), help="Default: what --url says, or gRPC."),
+        click.option(
+            "--url",
+            envvar="TRIREME_URL",
+            help="HOST[:PORT], grpc://HOST[:PORT] or http://HOST[:PORT]. Default: 127.0.0.1; also from $TRIREME_URL.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _format_option(function: Function) -> Function:
+    help_text = "Default: a table on a terminal, JSON lines in a pipe."
+    return click.option("--json/--table", "as_json", default=None, help=help_text)(function)
+
+
+def _item_options(what: str, model: str) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for option in (
+            click.option("--keep-going", is_flag=True, help="Print refused items as errors and do the rest; exit 1."),
+            _format_option,
+            _server_options,
+            click.option("--model", default=model, show_default=True),
+            click.option(
+                "--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+                help=f"A file with {what} a line; - is stdin. Can be given again.",
+            ),
+        ):  # fmt: skip
+            function = option(function)
+        return function
+
+    return decorate
+
+
+@click.command()
+@click.argument("texts", nargs=-1)
+@_item_options("a text", model="embed")
+def embed(texts: tuple[str, ...], **options: Any) -> None:
+    """Turn texts into vectors.
+
+    TEXTS are arguments, or lines of --file, or lines of stdin: one result per line, in order.
+    """
+    from trireme_client.printing import EMBEDDING
+    from trireme_client.tasks import EMBED
+
+    _run(EMBED, EMBEDDING, texts, _Options(**options))
+
+
+@click.command()
+@click.argument("texts", nargs=-1)
+@click.option("--fail-on", metavar="LABEL", help=f"Exit with status {FLAGGED} if any text gets this label.")
+@_item_options("a text", model="guard")
+def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> None:
+    """Label texts.
+
+    TEXTS are arguments, or lines of --file, or lines of stdin: one result per line, in order.
+    """
+    from trireme_client.printing import CLASSIFICATION
+    from trireme_client.tasks import CLASSIFY
+
+    labels: set[str] = set()
+
+    def note(result: Classification) -> None:
+        labels.add(result.label)
+
+    _run(CLASSIFY, CLASSIFICATION, texts, _Options(**options), note)
+    if fail_on in labels:
+        click.get_current_context().exit(FLAGGED)
+
+
+@click.command("classify-image")
+@click.argument("images", nargs=-1)
+@_item_options("the path of an image", model="vision")
+def classify_image(images: tuple[str, ...], **options: Any) -> None:
+    """Label images.
+
+    IMAGES are paths: arguments, or lines of --file, or lines of stdin. One result per path, in order.
+    """
+    from trireme_client.printing import IMAGE_CLASSIFICATION
+    from trireme_client.tasks import CLASSIFY_IMAGE
+
+    _run(CLASSIFY_IMAGE, IMAGE_CLASSIFICATION, images, _Options(**options))
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@_format_option
+@_server_options
+def models(names: tuple[str, ...], as_json: bool | None, **server: Any) -> None:
+    """List the models of the server, or describe the ones NAMED."""
+    from trireme_client.listing import print_metadata, print_states
+
+    with _connect(**server) as client:
+        if names:
+            print_metadata([client.metadata(name) for name in names], _json_wanted(as_json))
+        else:
+            print_states(client.models(), _json_wanted(as_json))
+
+
+@click.command()
+@_format_option
+@_server_options
+def health(as_json: bool | None, **server: Any) -> None:
+    """Say whether the server is live and ready.
+
+    Exit status: 0 ready, 1 live but not ready, 3 unreachable.
+    """
+    from trireme_client.listing import print_health
+
+    with _connect(**server) as client:
+        state = client.health()
+    print_health(state, _json_wanted(as_json))
+    if not state.ready:
+        click.get_current_context().exit(1)
+
+
+def _run(
+    task: Task[Any, Result],
+    view: View[Result],
+    arguments: tuple[str, ...],
+    options: _Options,
+    note: Callable[[Result], None] = lambda _: None,
+) -> None:
+    """Send every item and print every outcome; `note` sees each result."""
+    from trireme_client.errors import InvalidInput
+    from trireme_client.printing import JsonLines, Table, flushed, progress
+    from trireme_client.reading import pieces, sources
+
+    found = sources(arguments, options.files)
+    printer: Printer[Result] = JsonLines(view) if _json_wanted(options.as_json) else Table(view)
+    refused = 0
+    with _connect(options.url, options.protocol, options.timeout) as client, progress(found) as advance:
+        for source, piece in pieces(found):
+            outcomes = client.stream(task, piece.lines, options.model)
+            with flushed(printer):
+                for line, (item, outcome) in enumerate(zip(piece.lines, outcomes, strict=True), piece.first_line):
+                    if not isinstance(outcome, InvalidInput):
+                        note(outcome)
+                    elif options.keep_going:
+                        refused += 1
+                    else:
+                        raise InvalidInput(f"{source.line_name} {line}: {outcome.message}")
+                    printer.add(item, outcome)
+                    advance(item)
+    if refused:
+        raise InvalidInput(f"{refused} of the items were refused")
+
+
+def _connect(url: str | None, protocol: Protocol | None, timeout: float) -> Client:
+    from trireme_client.client import Client
+
+    try:
+        return Client(url, protocol=protocol, timeout_s=timeout)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _json_wanted(as_json: bool | None) -> bool:
+    return not sys.stdout.isatty() if as_json is None else as_json

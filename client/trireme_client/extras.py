@@ -1,0 +1,56 @@
+"""Which subcommands this installation has: entry points, and whether the extra each one names is installed."""
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires, version
+
+from packaging.requirements import Requirement
+
+GROUP = "trireme.commands"
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """One entry point, `NAME = "module:attribute [extra]"`."""
+
+    entry_point: EntryPoint
+    missing_extra: str | None  # None: all that it needs is installed
+
+    @property
+    def advice(self) -> str:
+        return f"`trireme {self.entry_point.name}` needs more packages: pip install '{self.missing_extra}'"
+
+
+def subcommands() -> dict[str, Subcommand]:
+    """By name, sorted, and whether installed or not."""
+    found = sorted(entry_points(group=GROUP), key=lambda entry_point: entry_point.name)
+    return {entry_point.name: Subcommand(entry_point, _missing_extra(entry_point)) for entry_point in found}
+
+
+def _missing_extra(entry_point: EntryPoint) -> str | None:
+    assert entry_point.dist, "entry_points() names the distribution of each"
+    distribution = entry_point.dist.metadata["Name"]
+    for extra in entry_point.extras:
+        if not all(map(_installed, _requirements(distribution, extra))):
+            return f"{distribution}[{extra}]"
+    return None
+
+
+def _requirements(distribution: str, extra: str) -> list[Requirement]:
+    """What the extra adds to the distribution on this platform."""
+    listed = [Requirement(line) for line in requires(distribution) or ()]
+    return [
+        requirement
+        for requirement in listed
+        if requirement.marker and requirement.marker.evaluate({"extra": extra}) and not _always(requirement)
+    ]
+
+
+def _always(requirement: Requirement) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
+def _installed(requirement: Requirement) -> bool:
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False

@@ -1,0 +1,89 @@
+"""What a caller gets back. Plain frozen values; numpy arrays where there are many numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """One text as a vector.
+
+    `windows` is the number of windows the text was split into; the vector combines them all.
+    """
+
+    vector: NDArray[np.float32]  # (dimensions,)
+    windows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """The label of one text. `scores` holds one score per label, in the model's own order of labels."""
+
+    label: str
+    score: float
+    scores: NDArray[np.float32]  # (labels,)
+    windows: int
+
+
+@dataclass(frozen=True)
+class ImageLabel:
+    """One candidate label of an image."""
+
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class ImageClassification:
+    """The best labels of one image, best first; as many as the model gives."""
+
+    labels: tuple[ImageLabel, ...]
+
+    @property
+    def label(self) -> str:
+        return self.labels[0].label
+
+    @property
+    def score(self) -> float:
+        return self.labels[0].score
+
+
+@dataclass(frozen=True)
+class TensorMetadata:
+    """An input or output of a model. `shape` has -1 for what varies; the first is the batch if the model has one."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """How to talk to a model. `max_batch_size` is 0 for a model whose tensors have no batch dimension."""
+
+    name: str
+    versions: tuple[str, ...]
+    platform: str
+    inputs: tuple[TensorMetadata, ...]
+    outputs: tuple[TensorMetadata, ...]
+    max_batch_size: int
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """A model of the server's repository. `state` is Triton's word, such as READY; `reason` says why it is not."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """`live`: the server process answers. `ready`: it also takes inference requests for every model it loaded."""
+
+    live: bool
+    ready: bool

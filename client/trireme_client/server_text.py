@@ -1,0 +1,15 @@
+"""What Triton's error texts tell beyond their code."""
+
+import re
+
+_REQUEST_ID = re.compile(r"^\[request id: [^\]]*\] ")
+
+
+def plain(message: str | None) -> str:
+    """The text without the request id that Triton puts before some of them."""
+    return _REQUEST_ID.sub("", message or "no reason given")
+
+
+def is_queue_timeout(message: str) -> bool:
+    """Triton says UNAVAILABLE, in these words, when a request's own timeout ran out in the queue."""
+    return message == "Request timeout expired"

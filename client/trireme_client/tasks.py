@@ -1,0 +1,85 @@
+"""What each task sends to its model and how its answer reads. Knows the names of tensors, never their shapes."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+
+from trireme_client.calls import Tensors
+from trireme_client.errors import InvalidInput
+from trireme_client.results import Classification, Embedding, ImageClassification, ImageLabel
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Image: TypeAlias = "str | os.PathLike[str] | bytes | IO[bytes]"  # a path, the encoded file, or an open binary file
+
+
+@dataclass(frozen=True)
+class Task(Generic[Item, Result]):
+    """Turns items into the bytes of one input tensor and output tensors into results, one per item."""
+
+    input_name: str
+    outputs: tuple[str, ...]
+    encode: Callable[[Item], bytes]
+    parse: Callable[[Tensors], Sequence[Result]]
+
+
+def encode_text(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"a text must be a str, not {type(text).__name__}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"text: not valid Unicode, {error.reason} at position {error.start}") from None
+
+
+def encode_image(image: Image) -> bytes:
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, str | os.PathLike):
+        try:
+            with open(image, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise InvalidInput(f"image: cannot read {os.fspath(image)!r}: {error.strerror}") from None
+    data = image.read()
+    if not isinstance(data, bytes):
+        raise TypeError("an image file must be open in binary mode")
+    return data
+
+
+def parse_embeddings(outputs: Tensors) -> list[Embedding]:
+    vectors, windows = outputs["embedding"], outputs["windows"]
+    return [Embedding(vector, int(count.item())) for vector, count in zip(vectors, windows, strict=True)]
+
+
+def parse_classifications(outputs: Tensors) -> list[Classification]:
+    rows = zip(outputs["label"], outputs["score"], outputs["scores"], outputs["windows"], strict=True)
+    return [
+        Classification(_text(label.item()), float(score.item()), scores, int(windows.item()))
+        for label, score, scores, windows in rows
+    ]
+
+
+def parse_image_classifications(outputs: Tensors) -> list[ImageClassification]:
+    rows = zip(outputs["label"], outputs["score"], strict=True)
+    return [ImageClassification(tuple(map(_image_label, labels, scores))) for labels, scores in rows]
+
+
+def _image_label(label: bytes, score: np.float32) -> ImageLabel:
+    return ImageLabel(_text(label), float(score))
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode()
+
+
+EMBED: Task[str, Embedding] = Task("text", ("embedding", "windows"), encode_text, parse_embeddings)
+CLASSIFY: Task[str, Classification] = Task(
+    "text", ("label", "score", "scores", "windows"), encode_text, parse_classifications
+)
+CLASSIFY_IMAGE: Task[Image, ImageClassification] = Task(
+    "image", ("label", "score"), encode_image, parse_image_classifications
+)

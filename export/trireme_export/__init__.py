@@ -1,0 +1,1 @@
+"""Checkpoints in, verified Triton repository entries out."""

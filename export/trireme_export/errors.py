@@ -1,0 +1,33 @@
+"""Why an export ends without an entry: every kind has its exit code, and a text for the one who ran the command."""
+
+from __future__ import annotations
+
+
+class ExportError(Exception):
+    """Base of all refusals; the message says what was wrong, where, and what to do."""
+
+    exit_code = 1
+
+
+class SourceUnavailable(ExportError):
+    """A checkpoint could not be fetched, or what came is not what was pinned."""
+
+    exit_code = 3
+
+
+class CheckpointRefused(ExportError):
+    """A checkpoint is damaged, unsafe, or not what its definition needs."""
+
+    exit_code = 4
+
+
+class ParityFailed(ExportError):
+    """The artifact answers differently from the original."""
+
+    exit_code = 5
+
+
+class InstallFailed(ExportError):
+    """The repository could not take the entry; it is as it was."""
+
+    exit_code = 6

@@ -1,0 +1,96 @@
+"""`manifest.json`: what an entry was made from, what it consists of, and how to tell that it answers rightly."""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from trireme_export.assembly import Array, Assembly, GoldenSample, GoldenTensor
+from trireme_export.checkpoint import Checkpoint
+from trireme_export.parity import ParityReport
+
+SCHEMA = 1
+TOOLS = ("torch", "transformers", "safetensors", "tokenizers", "onnx", "onnxscript", "onnxruntime", "openvino", "pillow")
+
+
+def manifest_text(
+    *,
+    entry: str,
+    recipe: str,
+    assembly: Assembly,
+    checkpoint: Checkpoint,
+    artifacts: Mapping[str, Mapping[str, str | int]],
+    graph: Mapping[str, int],
+    parity: ParityReport,
+    golden: Iterable[GoldenSample],
+) -> str:
+    """`artifacts` maps paths in the repository to hash and size; `recipe` is the hash that says when to export anew."""
+    content = {
+        "schema": SCHEMA,
+        "entry": entry,
+        "version": 1,
+        "task": assembly.task,
+        "models": [*(f"{entry}_{step.suffix}" for step in assembly.steps.steps), entry],
+        "recipe": recipe,
+        "source": _source(checkpoint, assembly),
+        "artifacts": artifacts,
+        "tools": _tools(),
+        **graph,
+        "precision": "fp32",
+        "dynamic_ranges": assembly.ranges,
+        "parity": {
+            "cases": parity.cases,
+            "runtimes": parity.runtimes,
+            "tolerance": assembly.tolerance.as_json(),
+            "measured": parity.measured.as_json(),
+        },
+        "golden": [_sample(sample) for sample in golden],
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _source(checkpoint: Checkpoint, assembly: Assembly) -> dict[str, Any]:
+    source: dict[str, Any] = {"uri": checkpoint.uri}
+    if checkpoint.archive_sha256:
+        source["sha256"] = checkpoint.archive_sha256
+    return source | {"files": {**checkpoint.files, **assembly.further_inputs}}
+
+
+def _tools() -> dict[str, str]:
+    tools = {"python": platform.python_version()}
+    for name in TOOLS:
+        try:
+            tools[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return tools
+
+
+def _sample(sample: GoldenSample) -> dict[str, Any]:
+    return {
+        "inputs": [_tensor(tensor) for tensor in sample.inputs],
+        "outputs": [_tensor(tensor) for tensor in sample.outputs],
+    }
+
+
+def _tensor(tensor: GoldenTensor) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": tensor.name,
+        "datatype": tensor.data_type,
+        "shape": list(tensor.values.shape),
+        **_data(tensor.data_type, tensor.values),
+    }
+    return described if tensor.check is None else described | {"check": dict(tensor.check)}
+
+
+def _data(data_type: str, values: Array) -> dict[str, list[Any]]:
+    flat = values.reshape(-1)
+    if data_type == "BYTES":
+        return {"data_base64": [base64.b64encode(item).decode() for item in flat]}
+    if data_type == "FP32":
+        return {"data": [float(f"{value:.9g}") for value in flat]}  # nine digits are every fp32 number's
+    return {"data": flat.tolist()}

@@ -1,0 +1,148 @@
+"""The models of an entry, as `config.pbtxt` will describe them: names, tensors and parameters. No torch, no protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trireme_export.catalogue import ImageClassification, SentenceEmbedding, TextClassification, TextWindows
+from trireme_export.heads import HeadDescription
+
+STEPS = ("preprocess", "network", "postprocess")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """A tensor of a model, without the batch dimension; -1 is any size."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One model of the three; its name is that of the entry and `suffix`."""
+
+    suffix: str
+    backend: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntrySteps:
+    """The steps in their order, and which of their tensors the ensemble shows."""
+
+    steps: tuple[Step, Step, Step]
+    public: tuple[str, ...]  # outputs, in the order in which metadata lists them
+
+
+IDS = TensorSpec(name="input_ids", data_type="TYPE_INT64", dims=(-1,))
+MASK = TensorSpec(name="attention_mask", data_type="TYPE_INT64", dims=(-1,))
+WINDOWS = TensorSpec(name="windows", data_type="TYPE_INT32", dims=(1,))
+# The wheel's stand-in runs the network through OpenVINO, in bf16 where the CPU computes it; others ignore this.
+ON_CPU = {"trireme.runtime": "openvino", "trireme.precision": "bf16"}
+
+
+def embedding_steps(task: SentenceEmbedding, width: int, *, normalize: bool) -> EntrySteps:
+    """Text to vector; `width` is the network's."""
+    vector = TensorSpec(name="embedding", data_type="TYPE_FP32", dims=(-1, width))
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(vector, WINDOWS),
+        outputs=(TensorSpec(name="embedding", data_type="TYPE_FP32", dims=(width,)),),
+        parameters={
+            "stage": "embedding",
+            "pooling": "none",
+            "windows": task.windows.combine,
+            "normalize": str(normalize).lower(),
+        },
+    )
+    return EntrySteps(steps=(_tokenize(task.windows), _text_network(vector), post), public=("embedding", "windows"))
+
+
+def classification_steps(task: TextClassification, head: HeadDescription) -> EntrySteps:
+    """Text to label."""
+    count = len(head.labels)
+    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(-1, count))
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(logits, WINDOWS),
+        outputs=(
+            TensorSpec(name="label", data_type="TYPE_STRING", dims=(1,)),
+            TensorSpec(name="score", data_type="TYPE_FP32", dims=(1,)),
+            TensorSpec(name="scores", data_type="TYPE_FP32", dims=(count,)),
+        ),
+        parameters={
+            "stage": "classification",
+            "function": "softmax",
+            "labels": "labels.json",
+            "threshold": str(head.threshold),
+            "positive_label": head.positive_label,
+            "windows": task.windows.combine,
+        },
+    )
+    steps = (_tokenize(task.windows), _text_network(logits), post)
+    return EntrySteps(steps=steps, public=("label", "score", "scores", "windows"))
+
+
+def image_steps(task: ImageClassification, count: int) -> EntrySteps:
+    """Image to the best of `count` labels."""
+    pixels = TensorSpec(name="pixels", data_type="TYPE_UINT8", dims=(task.size, task.size, 3))
+    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(count,))
+    pre = Step(
+        suffix="preprocess",
+        backend="stages",
+        inputs=(TensorSpec(name="image", data_type="TYPE_STRING", dims=(1,)),),
+        outputs=(pixels,),
+        parameters={
+            "stage": "image",
+            "size": str(task.size),
+            "crop": str(task.crop),
+            "interpolation": task.interpolation,
+            "dtype": "uint8",
+        },
+    )
+    network = Step(suffix="network", backend="onnxruntime", inputs=(pixels,), outputs=(logits,), parameters=ON_CPU)
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(logits,),
+        outputs=(
+            TensorSpec(name="label", data_type="TYPE_STRING", dims=(task.k,)),
+            TensorSpec(name="score", data_type="TYPE_FP32", dims=(task.k,)),
+        ),
+        parameters={"stage": "top_k", "k": str(task.k), "function": "softmax", "labels": "labels.json"},
+    )
+    return EntrySteps(steps=(pre, network, post), public=("label", "score"))
+
+
+def _tokenize(windows: TextWindows) -> Step:
+    return Step(
+        suffix="preprocess",
+        backend="stages",
+        inputs=(TensorSpec(name="text", data_type="TYPE_STRING", dims=(1,)),),
+        outputs=(IDS, MASK, WINDOWS),
+        parameters={
+            "stage": "tokenize",
+            "tokenizer": "tokenizer.json",
+            "max_length": str(windows.max_length),
+            "long_text": "windows",
+            "window_overlap": str(windows.overlap),
+            "max_windows": str(windows.max_windows),
+        },
+    )
+
+
+def _text_network(output: TensorSpec) -> Step:
+    return Step(
+        suffix="network",
+        backend="onnxruntime",
+        inputs=(IDS, MASK),
+        outputs=(output,),
+        parameters={**ON_CPU, "trireme.segments": MASK.name},
+    )

@@ -1,0 +1,31 @@
+"""Which function assembles which task. A new task is a dataclass of the catalogue, a module, and one line here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trireme_export.catalogue import ImageClassification, SentenceEmbedding, Task, TextClassification
+from trireme_export.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from trireme_export.assembly import Assembly
+
+# By name: they import torch, which takes seconds.
+ASSEMBLERS: dict[type[Task], str] = {
+    SentenceEmbedding: "trireme_export.text_entry:assemble_embedding",
+    TextClassification: "trireme_export.text_entry:assemble_classification",
+    ImageClassification: "trireme_export.image_entry:assemble_image_classification",
+}
+
+
+def assemble(task: Task, checkpoint: Checkpoint, cache: Path) -> Assembly:
+    """Read a checkpoint for its task.
+
+    Raises:
+        CheckpointRefused: it is not what the task needs.
+    """
+    module, _, function = ASSEMBLERS[type(task)].partition(":")
+    assembly: Assembly = getattr(import_module(module), function)(task, checkpoint, cache)
+    return assembly

@@ -1,0 +1,56 @@
+"""The PyTorch original of a text model, as its authors run it: a plain 0/1 mask, no packing, pooling in float64.
+
+It is what artifacts are compared with, so it shares nothing with the exported graph but the encoder's weights.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import nn
+
+from trireme_export.catalogue import TextWindows
+from trireme_export.text_network import Pooling
+
+Floats = NDArray[np.float64]
+
+
+class TextOriginal:
+    """Texts to vectors, or to logits with a head."""
+
+    def __init__(self, encoder: nn.Module, pooling: Pooling, head: nn.Module | None = None) -> None:
+        self._encoder = encoder
+        self._pooling = pooling
+        self._head = copy.deepcopy(head).double() if head is not None else None
+
+    def row(self, ids: Sequence[int]) -> Floats:
+        """(D,) or (labels,), of one sequence of ids alone."""
+        tokens = torch.tensor([list(ids)])
+        with torch.inference_mode():
+            hidden = self._encoder(input_ids=tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state[0]
+        vectors = hidden.numpy().astype(np.float64)  # (length, D)
+        pooled = vectors.mean(axis=0) if self._pooling is Pooling.MEAN else vectors[0]
+        if self._head is None:
+            return pooled  # type: ignore[no-any-return]
+        with torch.inference_mode():
+            logits = self._head(torch.from_numpy(pooled)[None, :])[0].numpy()
+        return logits  # type: ignore[no-any-return]
+
+    def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
+        """(sequences, D) or (sequences, labels), each computed alone."""
+        return np.stack([self.row(ids) for ids in sequences])
+
+
+def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) -> list[list[int]]:
+    """The ids of a text's overlapping windows, as the tokenizers library itself cuts them."""
+    tokenizer.enable_truncation(windows.max_length, stride=windows.overlap)
+    try:
+        encoding = tokenizer.encode(text)
+        return [part.ids for part in (encoding, *encoding.overflowing)]
+    finally:
+        tokenizer.no_truncation()

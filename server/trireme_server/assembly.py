@@ -1,0 +1,128 @@
+"""Puts together what the supervisor works with, from what the preflight found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from trireme_server.config_proto import ModelConfig
+from trireme_server.exit_codes import ExitCode, ServeError
+from trireme_server.find_server import Installation
+from trireme_server.fleet import Fleet
+from trireme_server.golden_stream import ask_stream
+from trireme_server.guide import guide
+from trireme_server.loading import Loader
+from trireme_server.overrides import override
+from trireme_server.parts import ColdStart, Inbox, Parts
+from trireme_server.phases import LAUNCHER, EntryStart, Span, StartReport, account
+from trireme_server.preflight import Surroundings
+from trireme_server.run_folder import RunFolder
+from trireme_server.status import Board
+from trireme_server.stub_watch import StallLimits
+from trireme_server.terminal import Terminal
+from trireme_server.triton_api import TritonApi
+from trireme_server.triton_log import TritonLog
+from trireme_server.triton_process import TritonProcess, command_line
+
+_STALL_PARAMETER = "trireme.stall_timeout_s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """Everything that is known before tritonserver starts."""
+
+    around: Surroundings
+    installation: Installation
+    folder: RunFolder
+    terminal: Terminal
+    launcher: tuple[tuple[str, Span], ...]  # the launcher's own phases so far
+
+    @property
+    def models(self) -> dict[str, ModelConfig]:
+        return {model.name: model.config for entry in self.around.entries for model in entry.models}
+
+    @property
+    def with_stubs(self) -> frozenset[str]:
+        """The models that run in stubs of the Python backend."""
+        official = self.installation.has_official
+        own = {name for name, each in self.models.items() if not each.is_ensemble and not official(each.backend)}
+        return frozenset(own)
+
+
+def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
+    """The supervisor's parts."""
+    config = prepared.around.config
+    command = command_line(
+        config,
+        prepared.installation,
+        prepared.folder,
+        models=len(prepared.models),
+        configs_complete=all(each.is_complete for each in prepared.models.values()),
+    )
+    environment = prepared.installation.environment(dict(os.environ), prepared.around.machine.cores)
+    return Parts(
+        config=config,
+        fleet=Fleet(prepared.around.entries, prepared.with_stubs),
+        loader=_loader(prepared),
+        limits={name: _limits(name, each, config.stall_timeout_s) for name, each in prepared.models.items()},
+        start_server=lambda: TritonProcess(command, environment, prepared.folder),
+        log=TritonLog(prepared.folder.log),
+        terminal=prepared.terminal,
+        board=board,
+        processes=prepared.around.processes,
+        inbox=inbox,
+        announce=partial(_announce, prepared),
+    )
+
+
+def _loader(prepared: Preparation) -> Loader:
+    config, machine, own = prepared.around.config, prepared.around.machine, prepared.with_stubs
+    changed = {name: override(each, machine, is_official=name not in own) for name, each in prepared.models.items()}
+    return Loader(
+        triton=TritonApi(config.connect_host, config.http_port, config.metrics_port),
+        overrides={name: each.to_json() for name, each in changed.items() if each is not None},
+        golden={name: manifest.golden for name, manifest in prepared.around.manifests.items()},
+        ask_stream=partial(ask_stream, f"{config.url_host}:{config.grpc_port}"),
+    )
+
+
+def _limits(model: str, config: ModelConfig, busy_s: float) -> StallLimits:
+    """The model's own limit, where its config has one, holds for every kind of stall."""
+    if _STALL_PARAMETER not in config.parameters:
+        return StallLimits(busy_s=busy_s)
+    text = config.parameters[_STALL_PARAMETER]
+    try:
+        own = float(text)
+    except ValueError:
+        message = f"{model}: parameter {_STALL_PARAMETER!r} is {text!r}; it must be a number of seconds"
+        raise ServeError(message, ExitCode.PREFLIGHT_FAILED) from None
+    return StallLimits(blocked_s=own, heartbeat_s=own, busy_s=own)
+
+
+def _announce(
+    prepared: Preparation, server: Span, entries: Mapping[str, EntryStart], cold_start: ColdStart
+) -> ColdStart:
+    """Prints the start's phases and how to use the server; gives the launcher's phases as metrics."""
+    report = account(
+        process_start=prepared.launcher[0][1].begin,
+        launcher=[*prepared.launcher, ("server", server)],
+        entries=entries,
+        backend_phases=_by_model(cold_start),
+    )
+    prepared.terminal.started(report, guide(prepared.around.config, prepared.around.entries, prepared.around.manifests))
+    return _metrics(report)
+
+
+def _by_model(cold_start: ColdStart) -> dict[str, dict[str, float]]:
+    phases: dict[str, dict[str, float]] = {}
+    for (model, phase), seconds in cold_start.items():
+        phases.setdefault(model, {})[phase] = seconds
+    return phases
+
+
+def _metrics(report: StartReport) -> ColdStart:
+    """The lines of a report as (model, phase) -> seconds."""
+    lines = {(line.subject, line.phase.replace(" ", "_")): line.seconds for line in report.lines}
+    return {**lines, (LAUNCHER, "other"): report.other_s, (LAUNCHER, "total"): report.total_s}

@@ -1,0 +1,116 @@
+"""The command line of `trireme serve` and `trireme doctor`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from trireme_server.exit_codes import ServeError
+from trireme_server.run_folder import default_backends
+from trireme_server.serve_config import ServeConfig
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PORT = click.IntRange(1, 65535)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def _where_options(function: Function) -> Function:
+    """What `doctor` needs to know as well."""
+    for option in (
+        click.option("--run-folder", type=_FOLDER, default=Path(".run"), show_default=True, help="Scratch and logs."),
+        click.option("--health-port", type=_PORT, default=8003, show_default=True, help="/ready, /status, /metrics."),
+        click.option("--metrics-port", type=_PORT, default=8002, show_default=True, help="Triton's own metrics."),
+        click.option("--grpc-port", type=_PORT, default=8001, show_default=True),
+        click.option("--http-port", type=_PORT, default=8000, show_default=True),
+        click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+        click.option("--verify/--no-verify", default=True, help="Compare artifacts with their manifests' hashes."),
+        click.option("--backends", type=_FOLDER, envvar="TRIREME_BACKENDS", help="Default: backends/ here."),
+        click.option("--models", help="Entries to serve, separated by commas. Default: all of the repository."),
+        click.option("--repository", type=_FOLDER, default=Path("model_repository"), show_default=True),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@_where_options
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--shutdown-timeout",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running requests may take after Ctrl-C.",
+)
+@click.option(
+    "--stall-timeout",
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A model that is busy this long without an answer is loaded again.",
+)
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Crashes of a model, or of the server, within --restart-window before giving up.",
+)
+@click.option("--restart-window", type=click.FloatRange(min=1), default=300.0, show_default=True, metavar="SECONDS")
+def serve(log_format: Any, shutdown_timeout: float, stall_timeout: float, max_restarts: int, restart_window: float,
+          **where: Any) -> None:  # fmt: skip
+    """Start Triton with the models of a repository and keep them answering.
+
+    Ready means that every model has answered its golden samples; /ready of the health port tells it.
+
+    \b
+    Exit status: 0 stopped as asked, 1 unexpected, 2 wrong command line,
+    3 a check failed before the start, 4 a model failed at the start,
+    5 the server failed at the start, 6 crash loop, 130 hurried by a second Ctrl-C.
+    """
+    from trireme_server.serve import serve as serve_until_stopped
+    from trireme_server.terminal import make_terminal
+
+    config = _config(
+        log_format=log_format,
+        shutdown_timeout_s=shutdown_timeout,
+        stall_timeout_s=stall_timeout,
+        max_restarts=max_restarts,
+        restart_window_s=restart_window,
+        **where,
+    )
+    terminal = make_terminal(log_format)
+    try:
+        code = serve_until_stopped(config, terminal)
+    except ServeError as error:
+        terminal.close()
+        terminal.say(str(error), "error")
+        code = error.code
+    sys.exit(code)
+
+
+@click.command()
+@_where_options
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def doctor(as_json: bool, **where: Any) -> None:
+    """Say what would keep `trireme serve` from starting, and how to fix it.
+
+    Exit status: 0 it would start, 3 it would not.
+    """
+    from trireme_server.doctor import examine
+
+    sys.exit(examine(_config(**where), as_json=as_json))
+
+
+def _config(*, models: str | None, verify: bool, backends: Path | None, **options: Any) -> ServeConfig:
+    entries = None if models is None else tuple(name.strip() for name in models.split(",") if name.strip())
+    if entries == ():
+        raise click.UsageError("--models names no entry; leave it out to serve all")
+    return ServeConfig(entries=entries, verify_artifacts=verify, backends=backends or default_backends(), **options)

@@ -1,0 +1,107 @@
+"""`manifest.json` of an entry: the hashes of its artifacts and its golden samples (docs/contracts.md, 5)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+SCHEMA = 1
+
+
+class InvalidManifest(Exception):
+    """A manifest that cannot be used. The text names the file and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How an answer is compared with the expected one."""
+
+    kind: Literal["equal", "max_abs", "min_cosine"]
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named tensor, its values flattened in row-major order."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    values: tuple[Any, ...]  # bytes for BYTES, else numbers or booleans
+    check: Check | None = None  # None: an input
+
+
+@dataclass(frozen=True)
+class GoldenSample:
+    """A request and the answer the checkpoint's original gives to it."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a file of the repository must be."""
+
+    sha256: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """As much of a manifest as the launcher needs."""
+
+    file: Path
+    entry: str
+    task: str
+    artifacts: Mapping[str, Artifact]  # by path relative to the repository
+    golden: tuple[GoldenSample, ...]
+
+
+def read_manifest(file: Path) -> Manifest:
+    """The manifest in `file`.
+
+    Raises:
+        InvalidManifest: it is not JSON, of another schema, or lacks something.
+    """
+    try:
+        document = json.loads(file.read_bytes())
+        if document["schema"] != SCHEMA:
+            raise InvalidManifest(f"{file} has schema {document['schema']}; this version reads {SCHEMA}")
+        return Manifest(
+            file=file,
+            entry=document["entry"],
+            task=document["task"],
+            artifacts={path: Artifact(each["sha256"], each["bytes"]) for path, each in document["artifacts"].items()},
+            golden=tuple(_golden_sample(sample) for sample in document["golden"]),
+        )
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidManifest(f"{file} cannot be read: {error}") from error
+    except KeyError as error:
+        raise InvalidManifest(f"{file} lacks {error}") from error
+
+
+def _golden_sample(document: Mapping[str, Any]) -> GoldenSample:
+    return GoldenSample(
+        inputs=tuple(_tensor(tensor, None) for tensor in document["inputs"]),
+        outputs=tuple(_tensor(tensor, _check(tensor["check"])) for tensor in document["outputs"]),
+    )
+
+
+def _tensor(document: Mapping[str, Any], check: Check | None) -> Tensor:
+    is_bytes = document["datatype"] == "BYTES"
+    values = [base64.b64decode(item) for item in document["data_base64"]] if is_bytes else document["data"]
+    return Tensor(document["name"], document["datatype"], tuple(document["shape"]), tuple(values), check)
+
+
+def _check(document: Mapping[str, Any]) -> Check:
+    if document == {"equal": True}:
+        return Check("equal")
+    for kind in ("max_abs", "min_cosine"):
+        if list(document) == [kind]:
+            return Check(kind, float(document[kind]))
+    raise ValueError(f'check is {document}; it is {{"equal": true}}, {{"max_abs": x}} or {{"min_cosine": x}}')

@@ -1,0 +1,52 @@
+"""What the launcher adds to a model's config for this machine (docs/contracts.md, 4). Speed only, never the answer.
+
+What a config says itself is kept: an instance count or a parameter that is there wins.
+"""
+
+from __future__ import annotations
+
+from trireme_server.config_proto import ModelConfig
+from trireme_server.machine import Machine
+
+NETWORK_BACKENDS = frozenset({"onnxruntime", "openvino", "tensorrt"})
+STAGES_BACKEND = "stages"
+IMAGE_STAGE = "image"
+
+
+def override(config: ModelConfig, machine: Machine, *, is_official: bool) -> ModelConfig | None:
+    """The config to load the model with; None: the one in the repository.
+
+    Args:
+        is_official: whether Triton's own C++ backend serves the model, not our stand-in.
+    """
+    if config.backend in NETWORK_BACKENDS:
+        return _official_network(config, machine) if is_official else _stand_in(config, machine.cores)
+    if config.backend == STAGES_BACKEND:
+        decodes_images = config.parameters.get("stage") == IMAGE_STAGE
+        return _changed(config, {}, instances=machine.cores if decodes_images else 1)
+    return None
+
+
+def _stand_in(config: ModelConfig, cores: int) -> ModelConfig:
+    """One process that uses all cores and gets whatever is waiting, of any shape."""
+    parameters = {"trireme.threads": str(cores), "trireme.streams": str(cores)}
+    ragged = config.max_batch_size > 0 and config.batches_dynamically and bool(config.ragged_inputs)
+    if ragged:
+        parameters["trireme.ragged"] = "true"
+    return _changed(config, parameters, instances=1, ragged=ragged)
+
+
+def _official_network(config: ModelConfig, machine: Machine) -> ModelConfig | None:
+    """Left alone it makes two instances with all threads each, which halves the speed of a CPU. A GPU needs neither."""
+    if machine.has_gpu:
+        return None
+    threads = {"intra_op_thread_count": str(machine.cores)} if config.backend == "onnxruntime" else {}
+    return _changed(config, threads, instances=1)
+
+
+def _changed(config: ModelConfig, parameters: dict[str, str], *, instances: int, ragged: bool = False) -> ModelConfig:
+    return config.overridden(
+        parameters={key: value for key, value in parameters.items() if key not in config.parameters},
+        instances=instances if config.instance_count is None else None,
+        ragged=ragged,
+    )

@@ -1,0 +1,41 @@
+"""What the supervisor works with."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trireme_server.events import Event
+from trireme_server.fleet import Fleet
+from trireme_server.loading import Loader
+from trireme_server.phases import EntryStart, Span
+from trireme_server.processes import Processes
+from trireme_server.serve_config import ServeConfig
+from trireme_server.status import Board
+from trireme_server.stub_watch import StallLimits
+from trireme_server.terminal import Terminal
+from trireme_server.triton_log import TritonLog
+from trireme_server.triton_process import TritonProcess
+
+Inbox: TypeAlias = "queue.SimpleQueue[Event]"
+ColdStart: TypeAlias = Mapping[tuple[str, str], float]  # (model, phase) -> seconds
+Announce: TypeAlias = Callable[[Span, Mapping[str, EntryStart], ColdStart], ColdStart]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Given once, when the supervisor is made."""
+
+    config: ServeConfig
+    fleet: Fleet
+    loader: Loader
+    limits: Mapping[str, StallLimits]  # by model
+    start_server: Callable[[], TritonProcess]
+    log: TritonLog
+    terminal: Terminal
+    board: Board
+    processes: Processes
+    inbox: Inbox
+    announce: Announce  # told once, when everything is ready for the first time; gives the launcher's own phases

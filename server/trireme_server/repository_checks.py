@@ -1,0 +1,80 @@
+"""Checks of the model repository: configs, backends, versions, manifests and the artifacts they describe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from trireme_server.artifacts import HashCache, artifact_faults
+from trireme_server.manifest import InvalidManifest, read_manifest
+from trireme_server.preflight import Finding, Surroundings, fail, ok, warn
+from trireme_server.repository import RepositoryError, read_repository
+from trireme_server.run_folder import our_backends
+
+
+def repository(around: Surroundings) -> Iterator[Finding]:
+    """Whether it can be read and has the entries that were asked for."""
+    try:
+        entries = read_repository(around.config.repository).entries(around.config.entries)
+    except RepositoryError as error:
+        yield fail("model repository", str(error), "correct --repository or --models, or export the entry")
+    else:
+        yield ok("model repository", f"{', '.join(entry.name for entry in entries)} in {around.config.repository}")
+
+
+def backends(around: Surroundings) -> Iterator[Finding]:
+    ours = {path.name for path in our_backends(around.config.backends)}
+    for entry in around.entries:
+        for model in (each for each in entry.models if not each.config.is_ensemble):
+            name = model.config.backend
+            is_there = name in ours or (around.installation is not None and around.installation.has_official(name))
+            if not is_there and name != "python":
+                found = (
+                    f"{model.name} needs the backend {name!r}; {around.config.backends} has {', '.join(ours) or 'none'}"
+                )
+                yield fail("backend", found, "name the folder of the backends with --backends")
+
+
+def exported(around: Surroundings) -> Iterator[Finding]:
+    for entry in around.entries:
+        missing = [model.name for model in entry.models if model.version_folder is None]
+        if missing:
+            yield fail(entry.name, f"not exported: no version of {', '.join(missing)}", f"trireme export {entry.name}")
+
+
+def manifests(around: Surroundings) -> Iterator[Finding]:
+    for entry in around.entries:
+        if entry.name in around.manifests:
+            continue
+        file = entry.manifest_file
+        if file is None:
+            found = "no manifest: it counts as ready once it is loaded, unproved"
+            yield warn(entry.name, found, f"trireme export {entry.name}")
+            continue
+        try:
+            read_manifest(file)
+        except InvalidManifest as error:
+            yield fail(entry.name, str(error), f"trireme export {entry.name}")
+
+
+def artifacts(around: Surroundings) -> Iterator[Finding]:
+    if not around.config.verify_artifacts:
+        return
+    cache = HashCache(cache_file())
+    for name, manifest in around.manifests.items():
+        faults = artifact_faults(around.config.repository, manifest, cache)
+        for fault in faults:
+            yield fail(name, f"{fault.path} {fault.what}", f"trireme export {name}")
+        if not faults:
+            yield ok(name, f"{len(manifest.artifacts)} artifacts as exported, {len(manifest.golden)} golden samples")
+    cache.save()
+
+
+CHECKS = (repository, backends, exported, manifests, artifacts)
+
+
+def cache_file() -> Path:
+    """Where hashes are remembered between starts."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "trireme" / "sha256.json"

@@ -1,0 +1,89 @@
+"""The stubs under watch: who is new, who is in trouble, who was to go and has not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from trireme_server.processes import Processes
+from trireme_server.stub_watch import ModelProgress, StallLimits, StubWatch, Verdict
+from trireme_server.stubs import Stub, StubProbe, find_stubs
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A stub that must be replaced, or a model that has none."""
+
+    model: str
+    verdict: Verdict
+    stub: Stub | None = None  # None: there is none
+
+
+@dataclass
+class _Watched:
+    stub: Stub
+    probe: StubProbe
+    watch: StubWatch
+
+
+class Roster:
+    """The stubs of one server. Times are those of the supervisor's clock."""
+
+    def __init__(self, processes: Processes, limits: Mapping[str, StallLimits]) -> None:
+        self._processes = processes
+        self._limits = limits  # by model
+        self._watched: dict[int, _Watched] = {}  # by pid
+        self._retired: dict[int, tuple[Stub, float]] = {}  # pid -> stub of an old generation, and when it must be gone
+
+    def enlist(self, server_pid: int, models: Collection[str], now: float) -> list[Trouble]:
+        """Watches the new stubs of `models`; a model without any is trouble."""
+        for stub in find_stubs(self._processes, server_pid):
+            if stub.model in models and stub.pid not in self._watched and stub.pid not in self._retired:
+                watch = StubWatch(self._limits.get(stub.model, StallLimits()), now)
+                self._watched[stub.pid] = _Watched(stub, StubProbe(self._processes, stub), watch)
+        present = {each.stub.model for each in self._watched.values()}
+        return [Trouble(model, Verdict("gone", "it has no process")) for model in models if model not in present]
+
+    def judge(self, progress: Mapping[str, ModelProgress], now: float) -> list[Trouble]:
+        """The watched stubs that are in trouble now."""
+        found = []
+        for each in self._watched.values():
+            model = each.stub.model
+            verdict = each.watch.judge(each.probe.sample(), progress.get(model, ModelProgress()), now)
+            if verdict is not None:
+                found.append(Trouble(model, verdict, each.stub))
+        return found
+
+    def retire(self, model: str, deadline: float) -> list[str]:
+        """Ends the watch over the stubs of `model`; returns their regions.
+
+        They get no new requests once the model is unloaded, and may end those they have until `deadline`.
+        """
+        stubs = [each.stub for each in self._watched.values() if each.stub.model == model]
+        for stub in stubs:
+            del self._watched[stub.pid]
+            self._retired[stub.pid] = (stub, deadline)
+        return [stub.region for stub in stubs]
+
+    def kill(self, stub: Stub) -> None:
+        """Ends the stub at once, if it is still there."""
+        if self._processes.is_same(stub.pid, stub.start_ticks):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stub.pid, signal.SIGKILL)
+
+    def kill_overdue(self, now: float) -> None:
+        """Kills the retired stubs that are still there at their deadline, and forgets those that have gone."""
+        for pid, (stub, deadline) in list(self._retired.items()):
+            if not self._processes.is_same(pid, stub.start_ticks):
+                del self._retired[pid]
+            elif now >= deadline:
+                self.kill(stub)
+
+    @property
+    def anyone_left(self) -> bool:
+        """Whether any stub, watched or retired, is alive."""
+        known = [each.stub for each in self._watched.values()] + [stub for stub, _ in self._retired.values()]
+        return any(self._processes.is_same(stub.pid, stub.start_ticks) for stub in known)

@@ -1,0 +1,87 @@
+"""When a stub counts as dead or stalled. Policy only: takes samples and the time, touches no process.
+
+A stub that works is never killed for being slow alone: it either gets CPU time, and then has `busy_s` to answer, or
+it does not, and then `blocked_s` are enough, for nothing inside the machine keeps it waiting. A model that waits for
+another program (a socket, a child) gets `busy_s` as well. A backend that publishes `trireme_progress_total` says by
+itself that it gets on, and has `heartbeat_s` between two signs of life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trireme_server.stubs import StubSample
+
+_SOME_CPU_TICKS = 2  # 20 ms: more than the stub's own background threads take while it hangs
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with a stub."""
+
+    kind: Literal["gone", "stopped", "stalled"]
+    text: str  # for the operator
+
+
+@dataclass(frozen=True)
+class StallLimits:
+    """How long a stub may be in the middle of a request without a sign of progress."""
+
+    blocked_s: float = 2.0
+    heartbeat_s: float = 3.0
+    busy_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class ModelProgress:
+    """What Triton's metrics tell about a model."""
+
+    done: float = 0.0  # executions, answers and heartbeats so far, summed: it only matters that it moves
+    in_flight: float = 0.0  # requests a backend holds outside `execute`, by its own account
+    has_heartbeat: bool = False
+
+
+class StubWatch:
+    """Judges one stub from its samples, taken a few times a second."""
+
+    def __init__(self, limits: StallLimits, now: float) -> None:
+        self._limits = limits
+        self._was_stopped = False
+        self._last: StubSample | None = None
+        self._done = 0.0
+        self._waits = 0
+        self._ran_at = now  # when it was last seen to use the CPU, or idle
+        self._progress_at = now  # when it was last seen to get something done, or idle
+
+    def judge(self, sample: StubSample | None, progress: ModelProgress, now: float) -> Verdict | None:
+        """What is wrong with the stub; None: nothing. `now` is in seconds of a clock that stands still while this
+        process does, so that a launcher that was itself suspended blames nobody."""
+        if sample is None:
+            return Verdict("gone", "its process is gone")
+        stopped_twice = sample.is_stopped and self._was_stopped  # once may be a shell's job control passing by
+        self._was_stopped = sample.is_stopped
+        if stopped_twice:
+            return Verdict("stopped", "its process was stopped")
+        self._note(sample, progress, now)
+        return self._stall(sample, progress, now)
+
+    def _note(self, sample: StubSample, progress: ModelProgress, now: float) -> None:
+        last = self._last
+        if last is None or (sample.is_idle and not progress.in_flight):
+            self._last, self._ran_at, self._progress_at = sample, now, now
+        elif sample.thread_runtime_ns != last.thread_runtime_ns or sample.cpu_ticks - last.cpu_ticks >= _SOME_CPU_TICKS:
+            self._last, self._ran_at = sample, now
+        # the metrics are the model's: an instance that never waited had no part in what the others got done
+        if progress.done != self._done and sample.thread_waits != self._waits:
+            self._done, self._waits, self._progress_at = progress.done, sample.thread_waits, now
+
+    def _stall(self, sample: StubSample, progress: ModelProgress, now: float) -> Verdict | None:
+        limits = self._limits
+        if now - self._ran_at >= limits.blocked_s and not sample.waits_outside:
+            text = f"it has not run for {now - self._ran_at:.1f} s in the middle of a request"
+            return Verdict("stalled", text)
+        allowed = limits.heartbeat_s if progress.has_heartbeat else limits.busy_s
+        if now - self._progress_at >= allowed:
+            return Verdict("stalled", f"it has been busy for {now - self._progress_at:.1f} s without an answer")
+        return None

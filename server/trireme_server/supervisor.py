@@ -1,0 +1,292 @@
+"""Keeps the models answering: notices what dies or stalls, replaces it, and tells the truth meanwhile.
+
+Everything here runs on one thread, which owns the state; worker threads (`work`) report by events. It must be the
+main thread, with which tritonserver's life is tied to the launcher's (`die_with_parent`).
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+
+from trireme_server import events
+from trireme_server.connections import CannotBorrow, Connection, open_connections
+from trireme_server.exit_codes import ExitCode, ServeError
+from trireme_server.lost_requests import LostRequests
+from trireme_server.mending import Mending, Repair
+from trireme_server.parts import ColdStart, Parts
+from trireme_server.patient_clock import PatientClock
+from trireme_server.phases import EntryStart, Span
+from trireme_server.restart_policy import CrashBudget
+from trireme_server.roster import Roster, Trouble
+from trireme_server.shared_memory import region_prefix
+from trireme_server.status import Counters, ModelPhase, State, Status
+from trireme_server.stub_watch import ModelProgress
+from trireme_server.triton_process import TritonProcess, clear_away
+from trireme_server.work import Worker
+
+POLL_S = 0.25
+_HUNG_S = 15.0  # without metrics: the server itself makes no progress
+
+
+class Supervisor:
+    """Runs one tritonserver after the other until it is asked to stop."""
+
+    def __init__(self, parts: Parts) -> None:
+        config = parts.config
+        self._parts = parts
+        self._clock = PatientClock()
+        self._now = self._clock.look()
+        self._generation = 0
+        self._crashes = CrashBudget(config.max_restarts, config.restart_window_s)
+        self._mending = Mending(parts.fleet.group_of, config.max_restarts, config.restart_window_s)
+        self._launcher_phases: ColdStart = {}
+        self._was_ready = False
+        self._stop_asked = False
+        self._reloads: Counter[tuple[str, str]] = Counter()
+        self._restarts = 0
+        self._connections_closed = 0
+        self._start()
+
+    def _start(self) -> None:
+        """A new tritonserver, with nothing known about it yet."""
+        parts = self._parts
+        self._generation += 1
+        self._restart_at: float | None = None
+        self._is_up = False
+        self._reason = "the models are being loaded"
+        self._phases = dict.fromkeys(parts.fleet.models, ModelPhase.WAITING)
+        self._progress: Mapping[str, ModelProgress] = {}
+        self._cold_start: ColdStart = {}
+        self._roster = Roster(parts.processes, parts.limits)
+        self._lost = LostRequests(parts.processes, parts.config.grpc_port)
+        self._regions: dict[str, list[str]] = {}  # of broken models that have not been unloaded yet
+        self._was_stopped = False
+        self._scraped_at = self._now
+        self._worker = Worker(parts.loader, self._generation, parts.inbox.put)
+        self._started_at = time.monotonic()
+        self._server = parts.start_server()
+        self._worker.bring_up(parts.fleet.entries)
+
+    def run(self) -> None:
+        """Returns when a signal asked for the end.
+
+        Raises:
+            ServeError: it cannot go on.
+        """
+        while not self._stop_asked:
+            for event in self._events():
+                self._handle(event)
+            self._now = self._clock.look()
+            self._look()
+            self._publish()
+
+    def _events(self) -> Iterator[events.Event]:
+        """What has arrived; waits for `POLL_S` at most."""
+        try:
+            yield self._parts.inbox.get(timeout=POLL_S)
+            while True:
+                yield self._parts.inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _handle(self, event: events.Event) -> None:
+        if isinstance(event, events.StopRequested):
+            self._stop_asked = True
+        elif event.generation == self._generation and self._restart_at is None:
+            self._handle_current(event)
+
+    def _handle_current(self, event: events.ServerEvent) -> None:
+        match event:
+            case events.ServerLive(at=at):
+                self._live_at = at
+            case events.ModelReached(model=model, phase=phase):
+                self._phases[model] = phase
+            case events.Scraped():
+                self._note_metrics(event)
+            case events.BroughtUp(entries=entries):
+                self._brought_up(entries)
+            case events.BringUpFailed(reason=reason):
+                self._bring_up_failed(reason)
+            case events.Unloaded(repair=repair, connections=connections, at=at):
+                self._unloaded(repair, connections, at)
+            case events.Repaired(repair=repair):
+                self._repaired(repair)
+            case events.RepairFailed(repair=repair, reason=reason):
+                self._repair_failed(repair, reason)
+
+    def _look(self) -> None:
+        """What no event tells: the processes, and what has become due."""
+        for error in self._parts.log.new_errors():
+            self._parts.terminal.say(f"triton: {error}", "warning")
+        if self._restart_at is not None:
+            if self._now >= self._restart_at:
+                self._start()
+        elif (how := self._server.ended() or self._server_hangs()) is not None:
+            self._server_died(how)
+        elif self._is_up:
+            self._in_trouble(self._roster.judge(self._progress, self._now))
+            self._start_repairs()
+            self._roster.kill_overdue(self._now)
+            self._close_lost()
+
+    @property
+    def server(self) -> TritonProcess:
+        """The running tritonserver, or the last one that ran."""
+        return self._server
+
+    @property
+    def lost_requests(self) -> bool:
+        """Whether requests were lost that keep the server from ending by itself."""
+        return self._lost.any_lost
+
+    @property
+    def anyone_left(self) -> bool:
+        """Whether any stub is alive."""
+        return self._roster.anyone_left
+
+    # -- the server ----------------------------------------------------------------------------------------------
+
+    def _server_hangs(self) -> str | None:
+        """Ends a server that makes no progress; says why it did."""
+        stat = self._parts.processes.stat(self._server.pid)
+        is_stopped = stat is not None and stat.state == "T"
+        if is_stopped and self._was_stopped:
+            how = "it was stopped"
+        elif self._is_up and self._now - self._scraped_at > _HUNG_S:
+            how = f"it has not answered for {_HUNG_S:g} s"
+        else:
+            self._was_stopped = is_stopped
+            return None
+        self._server.kill()
+        return how
+
+    def _server_died(self, how: str) -> None:
+        self._worker.retire()
+        clear_away(self._parts.processes, region_prefix(os.getpid()))
+        self._mending.forget()
+        self._phases = dict.fromkeys(self._phases, ModelPhase.WAITING)
+        self._reason = f"tritonserver ended: {how}"
+        if not self._was_ready:
+            raise ServeError(f"{self._reason}\n{self._parts.log.tail()}", ExitCode.SERVER_FAILED)
+        pause = self._crashes.pause_after_crash(self._now)
+        if pause is None:
+            raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
+        self._restarts += 1
+        self._restart_at = self._now + pause
+        self._parts.terminal.say(f"{self._reason}; starting it again", "error")
+
+    def _brought_up(self, entries: Mapping[str, EntryStart]) -> None:
+        self._is_up = True
+        self._scraped_at = self._now
+        self._worker.scrape()
+        if self._was_ready:
+            self._parts.terminal.say("every model answers again")
+        else:
+            self._was_ready = True
+            self._launcher_phases = self._parts.announce(
+                Span(self._started_at, self._live_at), entries, self._cold_start
+            )
+        self._in_trouble(self._roster.enlist(self._server.pid, self._parts.fleet.with_stubs, self._now))
+
+    def _bring_up_failed(self, reason: str) -> None:
+        how = self._server.ended(within_s=0.5)
+        if how is None and not self._was_ready:
+            raise ServeError(reason, ExitCode.MODEL_FAILED)
+        if how is None:
+            self._server.kill()
+        self._server_died(how or reason)
+
+    def _note_metrics(self, scraped: events.Scraped) -> None:
+        if scraped.progress is not None:
+            self._scraped_at = self._now
+            self._progress = scraped.progress
+            self._cold_start = scraped.cold_start
+
+    # -- the models ----------------------------------------------------------------------------------------------
+
+    def _in_trouble(self, troubles: Sequence[Trouble]) -> None:
+        for trouble in troubles:
+            if trouble.stub is not None:
+                self._roster.kill(trouble.stub)
+        first = {trouble.model: trouble for trouble in reversed(troubles) if trouble.model not in self._mending.broken}
+        for model, trouble in first.items():
+            self._parts.terminal.say(f"{model}: {trouble.verdict.text}; loading it again", "error")
+            self._phases[model] = ModelPhase.DEAD
+            self._reloads[model, trouble.verdict.kind] += 1
+            self._regions[model] = self._roster.retire(model, self._now + self._parts.config.shutdown_timeout_s)
+            self._break([model], trouble.verdict.text)
+
+    def _break(self, models: Collection[str], reason: str) -> None:
+        self._reason = f"{', '.join(sorted(models))}: {reason}"
+        if not self._mending.breaks(models, self._now):
+            raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
+
+    def _start_repairs(self) -> None:
+        config = self._parts.config
+        ports = {config.http_port, config.grpc_port}
+        for repair in self._mending.start_due(self._now):
+            seen = partial(open_connections, self._parts.processes, self._server.pid, ports)
+            self._worker.repair(repair, self._parts.fleet.users(repair.models), seen)
+
+    def _unloaded(self, repair: Repair, connections: Sequence[Connection], at: float) -> None:
+        regions = [region for model in repair.models for region in self._regions.pop(model, [])]
+        self._lost.expect(regions, connections, at)
+
+    def _repaired(self, repair: Repair) -> None:
+        seconds = self._mending.ends(repair, self._now)
+        names = ", ".join(sorted(repair.models))
+        self._parts.terminal.say(f"{names}: answers again after {seconds:.1f} s")
+        self._in_trouble(self._roster.enlist(self._server.pid, repair.models & self._parts.fleet.with_stubs, self._now))
+
+    def _repair_failed(self, repair: Repair, reason: str) -> None:
+        self._mending.ends(repair, self._now)
+        self._parts.terminal.say(reason, "error")
+        for model in repair.models:
+            self._phases[model] = ModelPhase.DEAD
+        self._break(repair.models, reason)
+
+    def _close_lost(self) -> None:
+        try:
+            closed = self._lost.close_due(self._server.pid, time.monotonic())
+        except CannotBorrow as error:
+            self._server.kill()
+            self._server_died(
+                f"by the launcher, since streams of a dead model cannot be ended here otherwise ({error})"
+            )
+            return
+        if closed:
+            self._connections_closed += closed
+            self._parts.terminal.say(f"closed {closed} connections that waited for a dead model", "warning")
+
+    # -- the truth -----------------------------------------------------------------------------------------------
+
+    def _state_now(self) -> State:
+        if self._stop_asked:
+            return State.STOPPING
+        if not self._is_up or self._restart_at is not None:
+            return State.RESTARTING if self._was_ready else State.STARTING
+        return State.REPAIRING if self._mending.broken else State.READY
+
+    def _publish(self) -> None:
+        state = self._state_now()
+        phases = dict(self._phases)
+        self._parts.terminal.phases(phases)
+        ready = {name for name, phase in phases.items() if phase is ModelPhase.READY}
+        entries = {
+            entry.name: all(model.name in ready for model in entry.models) for entry in self._parts.fleet.entries
+        }
+        status = Status(
+            state=state,
+            reason="" if state is State.READY else self._reason,
+            models=phases,
+            entries=entries,
+            server_pid=None if self._restart_at is not None else self._server.pid,
+            counters=Counters(self._restarts, dict(self._reloads), self._connections_closed),
+            cold_start={**self._cold_start, **self._launcher_phases},
+        )
+        self._parts.board.publish(status)

@@ -1,0 +1,140 @@
+"""The supervisor's worker threads: bring a server up, load broken models again, read Triton's metrics.
+
+They own nothing and change nothing; whatever they find out they post as an event.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+
+from trireme_server import exposition
+from trireme_server.connections import Connection
+from trireme_server.events import (
+    BringUpFailed,
+    BroughtUp,
+    Event,
+    ModelReached,
+    Repaired,
+    RepairFailed,
+    Scraped,
+    ServerLive,
+    Unloaded,
+)
+from trireme_server.exposition import Sample
+from trireme_server.loading import Loader, LoadFailed
+from trireme_server.mending import Repair
+from trireme_server.repository import Entry
+from trireme_server.status import ModelPhase
+from trireme_server.stub_watch import ModelProgress
+from trireme_server.triton_api import TritonRefused, TritonUnreachable
+
+Post = Callable[[Event], None]
+ConnectionsSeen = Callable[[], Iterable[Connection]]
+
+_LIVE_POLL_S = 0.02
+_SCRAPE_S = 1.0
+_DONE = frozenset(
+    {
+        "nv_inference_exec_count",
+        "nv_inference_request_success",
+        "nv_inference_request_failure",
+        "trireme_progress_total",
+    }
+)
+
+
+class Worker:
+    """Starts the threads of one server's generation."""
+
+    def __init__(self, loader: Loader, generation: int, post: Post) -> None:
+        self._loader = loader
+        self._generation = generation
+        self._post = post
+        self._retired = threading.Event()
+
+    def retire(self) -> None:
+        """The server has gone: ends the threads that go on for as long as it lives."""
+        self._retired.set()
+
+    def bring_up(self, entries: Collection[Entry]) -> None:
+        """Waits until the server lives, then loads everything."""
+        _thread(self._bring_up, entries)
+
+    def repair(self, repair: Repair, users: Collection[Entry], seen: ConnectionsSeen) -> None:
+        """Loads the models again and has the entries that use them answer."""
+        _thread(self._repair, repair, users, seen)
+
+    def scrape(self) -> None:
+        """Reads Triton's metrics once a second."""
+        _thread(self._scrape)
+
+    def _bring_up(self, entries: Collection[Entry]) -> None:
+        while not self._loader.triton.is_live():
+            if self._retired.wait(_LIVE_POLL_S):
+                return
+        self._post(ServerLive(self._generation, time.monotonic()))
+        try:
+            starts = self._loader.bring_up(entries, self._report)
+        except LoadFailed as error:
+            self._post(BringUpFailed(self._generation, str(error)))
+        else:
+            self._post(self._scraped())
+            self._post(BroughtUp(self._generation, starts))
+
+    def _repair(self, repair: Repair, users: Collection[Entry], seen: ConnectionsSeen) -> None:
+        for model in repair.models:
+            with suppress(TritonRefused, TritonUnreachable):
+                self._loader.triton.unload(model)
+        # whoever may wait for what is lost is connected by now; who connects later meets the next generation
+        self._post(Unloaded(self._generation, repair, time.monotonic(), tuple(seen())))
+        try:
+            self._loader.bring_up(users, self._report, only=repair.models)
+        except LoadFailed as error:
+            self._post(RepairFailed(self._generation, repair, str(error)))
+        else:
+            self._post(Repaired(self._generation, repair))
+
+    def _scrape(self) -> None:
+        while not self._retired.wait(_SCRAPE_S):
+            self._post(self._scraped())
+
+    def _scraped(self) -> Scraped:
+        try:
+            samples = exposition.parse(self._loader.triton.metrics())
+        except (TritonRefused, TritonUnreachable):
+            return Scraped(self._generation, None, {})
+        return Scraped(self._generation, progress_of(samples), cold_start_of(samples))
+
+    def _report(self, model: str, phase: ModelPhase) -> None:
+        self._post(ModelReached(self._generation, model, phase))
+
+
+def progress_of(samples: Iterable[Sample]) -> dict[str, ModelProgress]:
+    """What each model has got done, by Triton's counters and its backend's own."""
+    progress: dict[str, ModelProgress] = {}
+    for sample in samples:
+        if "model" not in sample.labels:
+            continue
+        so_far = progress.get(sample.labels["model"], ModelProgress())
+        progress[sample.labels["model"]] = ModelProgress(
+            done=so_far.done + (sample.value if sample.name in _DONE else 0.0),
+            in_flight=so_far.in_flight + (sample.value if sample.name == "trireme_inflight" else 0.0),
+            has_heartbeat=so_far.has_heartbeat or sample.name == "trireme_progress_total",
+        )
+    return progress
+
+
+def cold_start_of(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
+    """What the stubs measured of their own start: (model, phase) -> seconds."""
+    return {
+        (sample.labels["model"], sample.labels["phase"]): sample.value
+        for sample in samples
+        if sample.name == "trireme_cold_start_seconds"
+    }
+
+
+def _thread(target: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=target, args=arguments, daemon=True).start()
