@@ -24,7 +24,7 @@ class Load:
     rate: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.concurrency} at a time" if self.concurrency else f"{self.rate:g}/s"
+        return str(self.concurrency) if self.concurrency else f"{self.rate:g}/s"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from trireme_bench.encode import Run, Summary
 from trireme_bench.soak import Soak
 from trireme_bench.wire import Encoding
 
+MOST_COLUMNS = 160
 MOST_FOREIGN_CPU = 0.06  # above that, the figures say more about the other programs on the machine
 
 
@@ -49,7 +50,12 @@ def print_table(summaries: Sequence[Summary]) -> None:
             *(_percent(share) for share in (row.server_cpu, row.generator_cpu, row.foreign_cpu)),
             f"{row.least_cosine:.5f}" + (f", {row.labels_differ} labels" if row.labels_differ else ""),
         )
-    Console().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    """On a terminal as wide as that is; in a file or a pipe as wide as the table needs."""
+    Console(width=None if sys.stdout.isatty() else MOST_COLUMNS).print(table)
 
 
 def _caption(summaries: Sequence[Summary]) -> str:
@@ -80,7 +86,7 @@ def print_soak(soak: Soak) -> None:
     for row in soak.growth:
         sizes = (f"{size / (1 << 20):.1f}" for size in (row.start_bytes, row.end_bytes))
         table.add_row(row.name, *sizes, f"{row.bytes_per_1000 / 1024:.1f}")
-    Console().print(table)
+    _print(table)
 
 
 def write_soak(file: Path, soak: Soak) -> None:

@@ -31,8 +31,7 @@ class AsyncClient:
     ) -> None:
         self._endpoint = Endpoint.parse(url, protocol)
         self._wire = self._endpoint.wire()
-        self._core = Core(timeout_s, retry or RetryPolicy())
-        self._concurrency = concurrency
+        self._core = Core(timeout_s, concurrency, retry or RetryPolicy())
         self._in_flight = asyncio.Semaphore(concurrency)
         self._connection: AsyncConnection | None = None
 
@@ -53,7 +52,7 @@ class AsyncClient:
         try:
             for job in self._core.jobs(task, metadata, listed(items)):
                 under_way.append(asyncio.create_task(self._do(job)))
-                if len(under_way) > self._concurrency:
+                if len(under_way) > self._core.concurrency:
                     for outcome in await under_way.popleft():
                         yield outcome
             while under_way:
@@ -62,6 +61,7 @@ class AsyncClient:
         finally:
             for pending in under_way:
                 pending.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def models(self) -> list[ModelState]:
         return await self._do(self._core.list_models())

@@ -40,7 +40,7 @@ class TriremeGroup(click.Group):
         except Exception as error:
             if ctx.params["debug"]:
                 raise
-            click.echo(f"error: {_message(error)}", err=True)
+            click.echo(f"Error: {_message(error)}", err=True)
             ctx.exit(getattr(error, "exit_code", 1))
 
     def list_commands(self, _: click.Context) -> list[str]:
@@ -74,10 +74,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.group(cls=TriremeGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def trireme(ctx: click.Context, debug: bool) -> None:
+def trireme(**_: Any) -> None:
     """Serve trained models with Triton Inference Server, and use them."""
-    ctx.obj = {"debug": debug}
 
 
 def main() -> None:

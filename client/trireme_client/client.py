@@ -42,8 +42,7 @@ class Client:
         """`url` is `HOST[:PORT]`, or with the protocol `grpc://...` or `http://...`; the default is gRPC, 127.0.0.1."""
         endpoint = Endpoint.parse(url, protocol)
         wire = endpoint.wire()
-        self._core = Core(timeout_s, retry or RetryPolicy())
-        self._concurrency = concurrency
+        self._core = Core(timeout_s, concurrency, retry or RetryPolicy())
         self._workers = Workers(concurrency, lambda: wire.connect(endpoint.address))
         weakref.finalize(self, self._workers.stop, patience_s=1)  # if nobody calls `close`; also at exit
 
@@ -71,7 +70,7 @@ class Client:
         try:
             for job in self._core.jobs(task, metadata, listed(items)):
                 under_way.append(self._workers.submit(job))
-                if len(under_way) > self._concurrency:
+                if len(under_way) > self._core.concurrency:
                     yield from under_way.popleft().result()
             while under_way:
                 yield from under_way.popleft().result()
@@ -95,7 +94,7 @@ class Client:
         return self._do(self._core.ready())
 
     def close(self) -> None:
-        """Wait for the requests in flight and hang up."""
+        """Wait for the requests in flight and hang up. After that every method raises `RuntimeError`."""
         self._workers.stop()
 
     def _all(self, task: Task[Item, Result], items: Iterable[Item], model: str) -> list[Result]:

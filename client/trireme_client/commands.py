@@ -37,14 +37,17 @@ FLAGGED = 4  # exit status of `classify --fail-on`
 
 def _server_options(function: Function) -> Function:
     for option in (
-        click.option("--timeout", default=60.0, show_default=True, help="Seconds for each request, retries included."),
+        click.option(
+            "--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+            help="Seconds for each request, retries included.",
+        ),
         click.option("--protocol", type=click.Choice(["grpc", "http"]), help="Default: what --url says, or gRPC."),
         click.option(
             "--url",
             envvar="TRIREME_URL",
             help="HOST[:PORT], grpc://HOST[:PORT] or http://HOST[:PORT]. Default: 127.0.0.1; also from $TRIREME_URL.",
         ),
-    ):
+    ):  # fmt: skip
         function = option(function)
     return function
 

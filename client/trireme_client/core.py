@@ -44,12 +44,15 @@ class Core:
     """The operations of one client; it remembers what models look like and how many retries are left."""
 
     timeout_s: float
+    concurrency: int  # requests in flight
     retry: RetryPolicy
     clock: Callable[[], float] = time.monotonic
     budget: RetryBudget = field(init=False)
     models: dict[str, ModelMetadata] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.timeout_s <= 0 or self.concurrency < 1:
+            raise ValueError(f"timeout_s and concurrency must be positive, not {self.timeout_s} and {self.concurrency}")
         self.budget = RetryBudget(self.retry.budget)
 
     def ask(self, call: Call) -> Steps[Any]:

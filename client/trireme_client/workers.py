@@ -48,16 +48,18 @@ class Workers:
 
 
 def _work(connect: Callable[[], Connection], jobs: "queue.SimpleQueue[tuple[Steps[Any], Future[Any]] | None]") -> None:
-    connection = connect()
+    connection: Connection | None = None
     while job := jobs.get():
         steps, future = job
         if future.set_running_or_notify_cancel():
             try:
+                connection = connection or connect()
                 future.set_result(_carry_out(steps, connection))
             except BaseException as error:  # the caller of `Future.result` is the one to handle it
                 future.set_exception(error)
         del job, steps, future  # an idle thread holds on to nothing
-    connection.close()
+    if connection:
+        connection.close()
 
 
 def _carry_out(steps: Steps[T], connection: Connection) -> T:

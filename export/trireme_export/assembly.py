@@ -72,7 +72,7 @@ class Assembly:
     further_inputs: Mapping[str, str] = field(default_factory=dict)  # files besides the checkpoint, to sha256
 
 
-def bytes_tensor(name: str, items: list[bytes], width: int = 1, **options: Any) -> GoldenTensor:  # noqa: ANN401
+def bytes_tensor(name: str, items: list[bytes], width: int = 1, **options: Any) -> GoldenTensor:
     """BYTES of shape (len(items) / width, width)."""
     values = np.array(items, np.object_).reshape(-1, width)
     return GoldenTensor(name=name, data_type="BYTES", values=values, **options)

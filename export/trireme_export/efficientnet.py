@@ -92,7 +92,7 @@ class SamePadding(nn.Module):
         return max((math.ceil(size / self.stride) - 1) * self.stride + self.kernel - size, 0)
 
 
-def _convolution(
+def _convolution(  # noqa: PLR0913 - what a convolution is
     inputs: int, outputs: int, *, kernel: int, stride: int = 1, groups: int = 1, activation: bool = True
 ) -> nn.Sequential:
     padding = SamePadding(kernel, stride) if stride > 1 else nn.Identity()

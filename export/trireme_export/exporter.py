@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trireme_export.catalogue import Entry
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.fetch import fetch_first
 from trireme_export.files import sha256_of
 from trireme_export.install import CONFIG, install, staging_folder
-from trireme_export.installed import why_export
+from trireme_export.installed import manifest_path, why_export
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
 from trireme_export.tasks import assemble
+
+if TYPE_CHECKING:
+    from trireme_export.manifest import Verified
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,26 +45,23 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     with reporter.phase(entry.name, "fetch checkpoint") as advance:
         checkpoint = fetch_first(entry.sources, options.cache, advance)
     with staging_folder(options.repository) as staged:
-        models = _write(entry, recipe, checkpoint, options, staged, reporter)
+        verified = _make(entry, checkpoint, options.cache, staged, reporter)
+        _write_manifest(entry, recipe, verified, staged)
         with reporter.phase(entry.name, "install"):
-            install(staged, options.repository, models)
+            install(staged, options.repository, _in_order(entry.name, staged))
 
 
-def _write(
-    entry: Entry, recipe: str, checkpoint: Checkpoint, options: ExportOptions, staged: Path, reporter: Reporter
-) -> list[str]:
-    """Everything of the entry into `staged`; its models in the order of installation."""
-    from trireme_export.manifest import manifest_text
+def _make(entry: Entry, checkpoint: Checkpoint, cache: Path, staged: Path, reporter: Reporter) -> Verified:
+    """Configs and artifacts into `staged`, compared with the original."""
+    from trireme_export.manifest import Verified
     from trireme_export.parity import check_parity
     from trireme_export.to_onnx import write_onnx
     from trireme_export.triton_config import config_files
 
     with reporter.phase(entry.name, "read checkpoint"):
-        assembly = assemble(entry.task, checkpoint, options.cache)
-    network = f"{entry.name}_network"
-    configs = config_files(entry.name, assembly.steps)
-    _write_models(staged, entry.name, configs, assembly.files)
-    model = staged / network / "1" / "model.onnx"
+        assembly = assemble(entry.task, checkpoint, cache)
+    _write_models(staged, entry.name, config_files(entry.name, assembly.steps), assembly.files)
+    model = staged / f"{entry.name}_network" / "1" / "model.onnx"
     with reporter.phase(entry.name, "convert to ONNX"):
         graph = write_onnx(assembly, model)
     with reporter.phase(entry.name, "compare with the original") as advance:
@@ -68,18 +69,20 @@ def _write(
     reporter.say(entry.name, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe(assembly)}")
     with reporter.phase(entry.name, "golden samples"):
         golden = assembly.golden_samples()
-    text = manifest_text(
-        entry=entry.name,
-        recipe=recipe,
-        assembly=assembly,
-        checkpoint=checkpoint,
-        artifacts=_artifacts(staged),
-        graph=graph,
-        parity=parity,
-        golden=golden,
-    )
-    model.with_name("manifest.json").write_text(text)
-    return [*(name for name in configs if name != network), network]
+    return Verified(assembly=assembly, checkpoint=checkpoint, graph=graph, parity=parity, golden=golden)
+
+
+def _write_manifest(entry: Entry, recipe: str, verified: Verified, staged: Path) -> None:
+    from trireme_export.manifest import manifest_text
+
+    path = manifest_path(staged, entry.name)
+    path.write_text(manifest_text(entry.name, recipe, verified, _artifacts(staged)))
+
+
+def _in_order(entry: str, staged: Path) -> list[str]:
+    """The staged models, the one with the manifest last."""
+    network = f"{entry}_network"
+    return [*sorted(path.name for path in staged.iterdir() if path.name != network), network]
 
 
 def _write_models(staged: Path, entry: str, configs: Mapping[str, str], files: Mapping[str, bytes]) -> None:
@@ -95,6 +98,5 @@ def _artifacts(staged: Path) -> dict[str, dict[str, str | int]]:
     """Every file of the version folders by its path in the repository."""
     files = sorted(path for path in staged.glob("*/1/*") if path.is_file())
     return {
-        path.relative_to(staged).as_posix(): {"sha256": sha256_of(path), "bytes": path.stat().st_size}
-        for path in files
+        path.relative_to(staged).as_posix(): {"sha256": sha256_of(path), "bytes": path.stat().st_size} for path in files
     }

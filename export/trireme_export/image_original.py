@@ -1,9 +1,8 @@
-"""The original of an image model, as its authors run it: Pillow, then PyTorch in fp32. Artifacts are compared with it."""
+"""The original of an image model, as its authors run it: Pillow, then PyTorch in fp32."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ class ImageOriginal:
         self._task = task
 
     def pixels(self, file: bytes) -> Pixels:
-        """(size, size, 3): resize the shorter side, cut out the centre; rounding is that of torchvision's transforms."""
+        """(size, size, 3): the shorter side resized, the centre cut out, rounded as torchvision's transforms do."""
         image = ImageOps.exif_transpose(Image.open(io.BytesIO(file))).convert("RGB")
         shorter = int(self._task.size / self._task.crop)
         width, height = (int(shorter * side / min(image.size)) for side in image.size)
@@ -42,8 +41,3 @@ class ImageOriginal:
         tensor = torch.from_numpy(scaled.transpose(2, 0, 1)[None].astype(np.float32))
         with torch.inference_mode():
             return self._classifier(tensor).numpy()  # type: ignore[no-any-return]
-
-
-def read_files(files: Sequence[bytes], original: ImageOriginal) -> Pixels:
-    """(files, size, size, 3)."""
-    return np.stack([original.pixels(file) for file in files])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -14,21 +15,33 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.parity import ParityReport
 
 SCHEMA = 1
-TOOLS = ("torch", "transformers", "safetensors", "tokenizers", "onnx", "onnxscript", "onnxruntime", "openvino", "pillow")
+TOOLS = (
+    "torch",
+    "transformers",
+    "safetensors",
+    "tokenizers",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "openvino",
+    "pillow",
+)
 
 
-def manifest_text(
-    *,
-    entry: str,
-    recipe: str,
-    assembly: Assembly,
-    checkpoint: Checkpoint,
-    artifacts: Mapping[str, Mapping[str, str | int]],
-    graph: Mapping[str, int],
-    parity: ParityReport,
-    golden: Iterable[GoldenSample],
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What was made of a checkpoint, and how it compared."""
+
+    assembly: Assembly
+    checkpoint: Checkpoint
+    graph: Mapping[str, int]  # opset and IR version
+    parity: ParityReport
+    golden: Sequence[GoldenSample]
+
+
+def manifest_text(entry: str, recipe: str, verified: Verified, artifacts: Mapping[str, Mapping[str, str | int]]) -> str:
     """`artifacts` maps paths in the repository to hash and size; `recipe` is the hash that says when to export anew."""
+    assembly, parity = verified.assembly, verified.parity
     content = {
         "schema": SCHEMA,
         "entry": entry,
@@ -36,10 +49,10 @@ def manifest_text(
         "task": assembly.task,
         "models": [*(f"{entry}_{step.suffix}" for step in assembly.steps.steps), entry],
         "recipe": recipe,
-        "source": _source(checkpoint, assembly),
+        "source": _source(verified.checkpoint, assembly),
         "artifacts": artifacts,
         "tools": _tools(),
-        **graph,
+        **verified.graph,
         "precision": "fp32",
         "dynamic_ranges": assembly.ranges,
         "parity": {
@@ -48,7 +61,7 @@ def manifest_text(
             "tolerance": assembly.tolerance.as_json(),
             "measured": parity.measured.as_json(),
         },
-        "golden": [_sample(sample) for sample in golden],
+        "golden": [_sample(sample) for sample in verified.golden],
     }
     return json.dumps(content, indent=1) + "\n"
 

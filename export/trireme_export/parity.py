@@ -67,7 +67,9 @@ def check_parity(assembly: Assembly, path: Path, advance: Advance) -> ParityRepo
 def _checked(runtime: Runtime, case: ParityCase, tolerance: Tolerance) -> Difference:
     actual = runtime.run(case.inputs)
     if actual.shape != case.expected.shape:
-        raise ParityFailed(f"{runtime.name}, {case.name}: shape {actual.shape}, the original's is {case.expected.shape}")
+        raise ParityFailed(
+            f"{runtime.name}, {case.name}: shape {actual.shape}, the original's is {case.expected.shape}"
+        )
     difference = compare(actual, case.expected)
     if not difference.within(tolerance):
         raise ParityFailed(

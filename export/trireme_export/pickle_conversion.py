@@ -32,13 +32,16 @@ def convert_pickle(pickle: Path, sha256: str, cache: Path) -> Path:
     return folder / "model.safetensors"
 
 
-def _run_worker(pickle: Path, target: Path) -> Any:  # noqa: ANN401 - JSON
+def _run_worker(pickle: Path, target: Path) -> Any:
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     command = [sys.executable, "-I", "-W", "ignore", str(WORKER), str(pickle.resolve())]
     with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment, cwd=empty
-        ) as worker, target.open("wb") as tensors:
+        with (
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment, cwd=empty
+            ) as worker,
+            target.open("wb") as tensors,
+        ):
             assert worker.stdout is not None, "stdout is a pipe"
             shutil.copyfileobj(worker.stdout, tensors)  # ends at the latest when the worker has used up its CPU time
             status = worker.wait()
@@ -46,7 +49,7 @@ def _run_worker(pickle: Path, target: Path) -> Any:  # noqa: ANN401 - JSON
         return _verdict(pickle, status, errors.read().decode(errors="replace"))
 
 
-def _verdict(pickle: Path, status: int, errors: str) -> Any:  # noqa: ANN401 - JSON
+def _verdict(pickle: Path, status: int, errors: str) -> Any:
     lines = errors.strip().splitlines() or [""]
     try:
         verdict = json.loads(lines[-1])

@@ -47,13 +47,14 @@ def main(path: str) -> None:
 def _load_sandbox() -> ModuleType:
     """The module beside this file; an isolated interpreter does not look there."""
     spec = importlib.util.spec_from_file_location("trireme_sandbox", Path(__file__).with_name("sandbox.py"))
-    assert spec is not None and spec.loader is not None, "a file beside this one has a loader"
+    assert spec is not None, "there is a file beside this one"
+    assert spec.loader is not None, "a Python file has a loader"
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def _tensors(content: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the pickle held
+def _tensors(content: Any) -> dict[str, Any]:
     import torch
 
     if isinstance(content, dict):

@@ -27,7 +27,7 @@ class OnnxRuntime:
     """The runtime of Triton's own `onnxruntime` backend."""
 
     def __init__(self, path: Path) -> None:
-        import onnxruntime
+        import onnxruntime  # type: ignore[import-untyped]
 
         self.name = f"onnxruntime {onnxruntime.__version__}"
         self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -41,7 +41,7 @@ class OpenVino:
     """What the shipped networks run with on a bare machine."""
 
     def __init__(self, path: Path) -> None:
-        import openvino
+        import openvino  # type: ignore[import-untyped]
 
         self.name = f"openvino {openvino.__version__.split('-')[0]}"
         self._model = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})

@@ -88,7 +88,7 @@ def leave_network() -> bool:
     To be called while the process has one thread.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    return libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 or libc.unshare(CLONE_NEWNET) == 0
+    return any(libc.unshare(kinds) == 0 for kinds in (CLONE_NEWUSER | CLONE_NEWNET, CLONE_NEWNET))
 
 
 def limit_resources(memory: int, cpu_s: int) -> None:

@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says about its encoder: how tokens are pooled, and whether vectors are normalised.
+"""What a sentence-transformers folder says of its encoder: how tokens are pooled, whether vectors are normalised.
 
 The layout is that of the sentence-transformers library: `modules.json` lists the modules and their folders.
 """
@@ -34,11 +34,11 @@ def read_layout(checkpoint: Checkpoint) -> SentenceLayout:
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise CheckpointRefused(
-            f"{checkpoint.uri}: modules.json lists {', '.join(kinds)}; only Transformer, Pooling and perhaps Normalize, "
-            "in this order, can be exported"
+            f"{checkpoint.uri}: modules.json lists {', '.join(kinds)}; "
+            "only Transformer, Pooling and perhaps Normalize, in this order, can be exported"
         )
     if modules[0]["path"]:
-        raise CheckpointRefused(f"{checkpoint.uri}: modules.json keeps the encoder in {modules[0]['path']}, not beside it")
+        raise CheckpointRefused(f"{checkpoint.uri}: modules.json keeps the encoder in {modules[0]['path']}")
     pooling = _pooling(checkpoint, checkpoint.read_json(f"{modules[1]['path']}/config.json"))
     return SentenceLayout(pooling=pooling, normalize=kinds[-1] == "Normalize")
 
@@ -47,6 +47,7 @@ def _pooling(checkpoint: Checkpoint, config: dict[str, Any]) -> Pooling:
     chosen = [key for key, value in config.items() if value and key not in _IRRELEVANT]
     if len(chosen) != 1 or chosen[0] not in _MODES:
         raise CheckpointRefused(
-            f"{checkpoint.uri}: pools by {', '.join(chosen) or 'nothing'}; can be exported: exactly one of {', '.join(_MODES)}"
+            f"{checkpoint.uri}: pools by {', '.join(chosen) or 'nothing'}; "
+            f"exactly one of {', '.join(_MODES)} can be exported"
         )
     return _MODES[chosen[0]]

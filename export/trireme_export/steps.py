@@ -1,4 +1,4 @@
-"""The models of an entry, as `config.pbtxt` will describe them: names, tensors and parameters. No torch, no protobuf."""
+"""The models of an entry as `config.pbtxt` will describe them: names, tensors, parameters. No torch, no protobuf."""
 
 from __future__ import annotations
 

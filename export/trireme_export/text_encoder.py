@@ -28,7 +28,7 @@ def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], atte
     family = family_of(config)
     settings = {key: value for key, value in config.items() if key in family.understood - {"model_type"}}
     transformers_config = AutoConfig.for_model(family.model_type, **settings)
-    encoder: nn.Module = AutoModel.from_config(
+    encoder: nn.Module = AutoModel.from_config(  # type: ignore[no-untyped-call]
         transformers_config, attn_implementation=attention, add_pooling_layer=False
     ).float()
     load_strictly(encoder, weights, partial(encoder_name, family=family), family.ignorable)
@@ -49,7 +49,8 @@ def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokeniz
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     if largest >= config["vocab_size"]:
         raise CheckpointRefused(
-            f"{checkpoint.uri}: tokenizer.json has the id {largest}; the encoder's vocabulary has {config['vocab_size']}"
+            f"{checkpoint.uri}: tokenizer.json has the id {largest}; "
+            f"the encoder's vocabulary has {config['vocab_size']}"
         )
     tokenizer.no_truncation()
     tokenizer.no_padding()

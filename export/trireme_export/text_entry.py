@@ -38,6 +38,7 @@ LOGITS_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=0.999999)
 class _TextModel:
     """A checkpoint of a sentence encoder, read."""
 
+    checkpoint: Checkpoint
     config: dict[str, Any]
     layout: SentenceLayout
     network: TextNetwork
@@ -54,7 +55,7 @@ def assemble_embedding(task: SentenceEmbedding, checkpoint: Checkpoint, cache: P
         return [embedding_sample(model.reference, texts, normalize=normalize) for texts in requests]
 
     steps = embedding_steps(task, model.config["hidden_size"], normalize=normalize)
-    return _assembly("sentence-embedding", model, checkpoint, steps, TOLERANCE, golden)
+    return _assembly("sentence-embedding", model, steps, TOLERANCE, golden)
 
 
 def assemble_classification(task: TextClassification, checkpoint: Checkpoint, cache: Path) -> Assembly:
@@ -66,9 +67,8 @@ def assemble_classification(task: TextClassification, checkpoint: Checkpoint, ca
         requests = ([BENIGN], [ATTACK], [EMPTY], [LONG], [PLAIN, HIDDEN_ATTACK])
         return [classification_sample(model.reference, texts, head) for texts in requests]
 
-    assembly = _assembly(
-        "text-classification", model, checkpoint, classification_steps(task, head), LOGITS_TOLERANCE, golden
-    )
+    steps = classification_steps(task, head)
+    assembly = _assembly("text-classification", model, steps, LOGITS_TOLERANCE, golden)
     labels = json.dumps(head.labels).encode()
     further = {f"{task.head.name}/{WEIGHTS}": sha256_of(task.head / WEIGHTS)}
     return dataclasses.replace(
@@ -81,20 +81,20 @@ def _read(checkpoint: Checkpoint, cache: Path, windows: TextWindows, head: nn.Mo
     layout = read_layout(checkpoint)
     weights = read_weights(checkpoint, cache)
     if windows.max_length > config.get("max_position_embeddings", 0):
+        positions = config.get("max_position_embeddings")
         raise CheckpointRefused(
-            f"{checkpoint.uri}: windows of {windows.max_length} tokens; it has {config.get('max_position_embeddings')} positions"
+            f"{checkpoint.uri}: windows of {windows.max_length} tokens; it has {positions} positions"
         )
     original = TextOriginal(build_encoder(config, weights, "sdpa"), layout.pooling, head)
     network = TextNetwork(build_encoder(config, weights, "eager"), layout.pooling, head).eval()
     tokenizer = read_tokenizer(checkpoint, config)
     reference = TextReference(original=original, tokenizer=tokenizer, windows=windows)
-    return _TextModel(config=config, layout=layout, network=network, reference=reference)
+    return _TextModel(checkpoint=checkpoint, config=config, layout=layout, network=network, reference=reference)
 
 
 def _assembly(
     task: str,
     model: _TextModel,
-    checkpoint: Checkpoint,
     steps: EntrySteps,
     tolerance: Tolerance,
     golden: Callable[[], list[GoldenSample]],
@@ -111,7 +111,7 @@ def _assembly(
         output=output,
         ranges={"batch": (1, MAX_BATCH_SIZE), "length": (1, windows.max_length * windows.max_windows)},
         steps=steps,
-        files={"preprocess/tokenizer.json": checkpoint.path("tokenizer.json").read_bytes()},
+        files={"preprocess/tokenizer.json": model.checkpoint.path("tokenizer.json").read_bytes()},
         tolerance=tolerance,
         parity_cases=lambda: text_parity_cases(model.reference.original, texts, vocabulary, windows.max_length),
         golden_samples=golden,
@@ -125,4 +125,4 @@ def _example() -> dict[str, torch.Tensor]:
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode(text).ids  # type: ignore[no-any-return]
+    return tokenizer.encode(text).ids

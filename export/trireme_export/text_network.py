@@ -67,7 +67,7 @@ def read_segments(numbers: Tensor) -> Segments:
     same = numbers.unsqueeze(2) == numbers.unsqueeze(1)  # (batch, length, length)
     attention_bias = torch.where(same, 0.0, BLOCKED).unsqueeze(1)
     count = numbers.max().clamp(min=1).item()
-    torch._check(count >= 1)
+    torch._check(count >= 1)  # type: ignore[no-untyped-call]
     names = torch.arange(1, count + 1, dtype=numbers.dtype, device=numbers.device).reshape(1, -1, 1)
     membership = (numbers.unsqueeze(1) == names).to(torch.float32)
     nth = (membership * membership.cumsum(dim=2)).sum(dim=1)  # 1 for the first token of a segment, 0 for padding

@@ -38,8 +38,7 @@ class TextOriginal:
         if self._head is None:
             return pooled  # type: ignore[no-any-return]
         with torch.inference_mode():
-            logits = self._head(torch.from_numpy(pooled)[None, :])[0].numpy()
-        return logits  # type: ignore[no-any-return]
+            return self._head(torch.from_numpy(pooled)[None, :])[0].numpy()  # type: ignore[no-any-return]
 
     def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
         """(sequences, D) or (sequences, labels), each computed alone."""

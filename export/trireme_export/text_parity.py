@@ -45,9 +45,7 @@ def _case(name: str, rows: Sequence[Ids], expected: NDArray[np.float64], *, left
         place = slice(length - len(ids), length) if left else slice(0, len(ids))
         input_ids[row, place] = ids
         attention_mask[row, place] = 1
-    return ParityCase(
-        name=name, inputs={"input_ids": input_ids, "attention_mask": attention_mask}, expected=expected
-    )
+    return ParityCase(name=name, inputs={"input_ids": input_ids, "attention_mask": attention_mask}, expected=expected)
 
 
 def _packed(name: str, texts: Sequence[Ids], expected: NDArray[np.float64]) -> ParityCase:

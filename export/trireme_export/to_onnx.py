@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ def write_onnx(assembly: Assembly, path: Path) -> dict[str, int]:
 def _trace(assembly: Assembly) -> torch.onnx.ONNXProgram:
     any_size = torch.export.Dim.DYNAMIC
     shapes = {name: dict.fromkeys(dimensions, any_size) for name, dimensions in assembly.dynamic.items()}
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)  # misses torchvision
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # deprecations inside the exporter itself
         program = torch.onnx.export(
@@ -72,7 +74,8 @@ def _name_dimensions(model: onnx_ir.Model, dynamic: Mapping[str, Mapping[int, st
     """The exporter's symbols (`s43`) become `batch`, `length`; a size that the data decide becomes `segments`."""
     names: dict[str, str] = {}
     for value in model.graph.inputs:
-        assert value.name is not None and value.shape is not None, "an input has a name and a shape"
+        assert value.name is not None, "an input has a name"
+        assert value.shape is not None, "an input has a shape"
         for dimension, name in dynamic[value.name].items():
             names[str(value.shape[dimension])] = name
     for value in (*model.graph.inputs, *model.graph.outputs):

@@ -14,7 +14,7 @@ from trireme_server.fleet import Fleet
 from trireme_server.golden_stream import ask_stream
 from trireme_server.guide import guide
 from trireme_server.loading import Loader
-from trireme_server.overrides import override
+from trireme_server.overrides import STALL_TIMEOUT, override
 from trireme_server.parts import ColdStart, Inbox, Parts
 from trireme_server.phases import LAUNCHER, EntryStart, Span, StartReport, account
 from trireme_server.preflight import Surroundings
@@ -25,8 +25,6 @@ from trireme_server.terminal import Terminal
 from trireme_server.triton_api import TritonApi
 from trireme_server.triton_log import TritonLog
 from trireme_server.triton_process import TritonProcess, command_line
-
-_STALL_PARAMETER = "trireme.stall_timeout_s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +83,19 @@ def _loader(prepared: Preparation) -> Loader:
         overrides={name: each.to_json() for name, each in changed.items() if each is not None},
         golden={name: manifest.golden for name, manifest in prepared.around.manifests.items()},
         ask_stream=partial(ask_stream, f"{config.url_host}:{config.grpc_port}"),
+        parallel_loads=machine.cores + 2,
     )
 
 
 def _limits(model: str, config: ModelConfig, busy_s: float) -> StallLimits:
     """The model's own limit, where its config has one, holds for every kind of stall."""
-    if _STALL_PARAMETER not in config.parameters:
+    if STALL_TIMEOUT not in config.parameters:
         return StallLimits(busy_s=busy_s)
-    text = config.parameters[_STALL_PARAMETER]
+    text = config.parameters[STALL_TIMEOUT]
     try:
         own = float(text)
     except ValueError:
-        message = f"{model}: parameter {_STALL_PARAMETER!r} is {text!r}; it must be a number of seconds"
+        message = f"{model}: parameter {STALL_TIMEOUT!r} is {text!r}; it must be a number of seconds"
         raise ServeError(message, ExitCode.PREFLIGHT_FAILED) from None
     return StallLimits(blocked_s=own, heartbeat_s=own, busy_s=own)
 

@@ -98,13 +98,21 @@ class ModelConfig:
         return bool(self._message.backend or self._message.platform) and has_both and described
 
     def overridden(
-        self, *, parameters: dict[str, str], instances: int | None = None, ragged: bool = False
+        self,
+        *,
+        parameters: dict[str, str],
+        without: str | None = None,
+        instances: int | None = None,
+        ragged: bool = False,
     ) -> ModelConfig:
-        """A copy with `parameters` added, `instances` instances, and `allow_ragged_batch` where shapes vary."""
+        """A copy with `parameters` added and the one named `without` left out, with `instances` instances, and
+        `allow_ragged_batch` where shapes vary."""
         message = type(self._message)()
         message.CopyFrom(self._message)
         for key, value in parameters.items():
             message.parameters[key].string_value = value
+        if without is not None:
+            del message.parameters[without]
         if instances is not None:
             del message.instance_group[:]
             message.instance_group.add(count=instances, kind="KIND_CPU")

@@ -14,14 +14,13 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from trireme_server.processes import Processes
 
 _SYS_PIDFD_GETFD = 438  # the same number on every architecture
-_ESTABLISHED = "01"  # the state in /proc/net/tcp
 _LAST_DATA_SENT = 8 + 4 * 9  # offset of tcpi_last_data_sent in struct tcp_info (linux/tcp.h): milliseconds ago
 
 
@@ -33,40 +32,28 @@ class CannotBorrow(Exception):
 class Connection:
     """An established connection of a client."""
 
-    inode: str
+    inode: str  # names the server's socket for good
     port: int  # the server's
 
 
-def open_connections(processes: Processes, pid: int, ports: set[int]) -> list[Connection]:
-    """The connections in which `pid` serves one of `ports`, except those of this process itself."""
-    rows = _established(processes, pid)
-    own = processes.sockets(os.getpid())
-    own_addresses = {row.local for row in rows if row.inode in own}
-    clients = (row for row in rows if row.port in ports and row.remote not in own_addresses)
-    return [Connection(row.inode, row.port) for row in clients]
+def open_connections(processes: Processes, pid: int, ports: Collection[int]) -> list[Connection]:
+    """The connections in which `pid` serves one of `ports`, except those of this process itself.
 
-
-@dataclass(frozen=True)
-class _Row:
-    """One socket of a network namespace (kernel documentation, networking/proc_net_tcp)."""
-
-    local: str
-    remote: str
-    inode: str
-
-    @property
-    def port(self) -> int:
-        return int(self.local.rpartition(":")[2], 16)
-
-
-def _established(processes: Processes, pid: int) -> list[_Row]:
-    lines = processes.network_table(pid, "tcp") + processes.network_table(pid, "tcp6")
-    fields = (line.split() for line in lines)
-    return [_Row(each[1], each[2], each[9]) for each in fields if each[3] == _ESTABLISHED]
+    Raises:
+        CannotBorrow: not permitted here.
+    """
+    own = _own_addresses(processes)
+    found = []
+    for inode, borrowed in _borrowed_sockets(pid, processes.sockets(pid)):
+        with contextlib.suppress(OSError):  # not connected, or no longer
+            port = borrowed.getsockname()[1]
+            if port in ports and borrowed.getpeername() not in own:
+                found.append(Connection(inode, port))
+    return found
 
 
 def close_silent(
-    processes: Processes, pid: int, connections: list[Connection], *, silent_s: float, multiplexed_port: int
+    processes: Processes, pid: int, connections: Collection[Connection], *, silent_s: float, multiplexed_port: int
 ) -> int:
     """Closes those of `connections` on which the server has sent nothing for `silent_s`; returns how many.
 
@@ -76,15 +63,12 @@ def close_silent(
     Raises:
         CannotBorrow: not permitted here.
     """
-    descriptors = processes.sockets(pid)
+    ports = {connection.inode: connection.port for connection in connections}
+    open_now = {inode: number for inode, number in processes.sockets(pid).items() if inode in ports}
     closed = 0
-    for connection in connections:
-        if connection.inode not in descriptors:
-            continue
-        with _borrowed(pid, descriptors[connection.inode]) as borrowed:
-            if borrowed is None:
-                continue
-            if connection.port == multiplexed_port or _silent_s(borrowed) >= silent_s:
+    for inode, borrowed in _borrowed_sockets(pid, open_now):
+        with contextlib.suppress(OSError):  # the client closed it first
+            if ports[inode] == multiplexed_port or _silent_s(borrowed) >= silent_s:
                 borrowed.shutdown(socket.SHUT_RDWR)
                 closed += 1
     return closed
@@ -92,42 +76,43 @@ def close_silent(
 
 def can_borrow() -> bool:
     """Whether this process may use another one's sockets; tried on itself."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
+    with socket.socket() as own:
         try:
-            os.close(_get_descriptor(os.getpid(), ours.fileno()))
-        except OSError:
+            return any(_borrowed_sockets(os.getpid(), {"own": own.fileno()}))
+        except CannotBorrow:
             return False
-    return True
 
 
-@contextmanager
-def _borrowed(pid: int, descriptor: int) -> Iterator[socket.socket | None]:
-    """A duplicate of the server's socket; None if it was closed meanwhile."""
+def _borrowed_sockets(pid: int, descriptors: dict[str, int]) -> Iterator[tuple[str, socket.socket]]:
+    """Each of the process's internet sockets in turn, as a duplicate that is closed when the next one comes."""
+    libc = ctypes.CDLL(None, use_errno=True)
     try:
-        duplicate = socket.socket(fileno=_get_descriptor(pid, descriptor))
-    except OSError as error:
-        if error.errno not in (errno.EBADF, errno.ESRCH):
-            raise CannotBorrow(str(error)) from error
-        yield None
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
         return
-    with duplicate, contextlib.suppress(OSError):  # the client closed it first
-        yield duplicate
+    try:
+        for inode, descriptor in descriptors.items():
+            duplicate = int(libc.syscall(_SYS_PIDFD_GETFD, process, descriptor, 0))
+            if duplicate >= 0:
+                with socket.socket(fileno=duplicate) as borrowed:
+                    if borrowed.family in (socket.AF_INET, socket.AF_INET6):
+                        yield inode, borrowed
+            elif ctypes.get_errno() not in (errno.EBADF, errno.ESRCH):  # else it was closed meanwhile
+                raise CannotBorrow(os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(process)
+
+
+def _own_addresses(processes: Processes) -> set[Any]:
+    """The local addresses of this process's own sockets."""
+    addresses = set()
+    for descriptor in processes.sockets(os.getpid()).values():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as own:
+            addresses.add(own.getsockname())
+    return addresses
 
 
 def _silent_s(connection: socket.socket) -> float:
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
     (milliseconds,) = struct.unpack_from("I", info, _LAST_DATA_SENT)
     return float(milliseconds) / 1000
-
-
-def _get_descriptor(pid: int, descriptor: int) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    process = os.pidfd_open(pid)
-    try:
-        duplicate = int(libc.syscall(_SYS_PIDFD_GETFD, process, descriptor, 0))
-    finally:
-        os.close(process)
-    if duplicate < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return duplicate

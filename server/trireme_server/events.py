@@ -50,20 +50,24 @@ class BroughtUp:
 
 @dataclass(frozen=True)
 class BringUpFailed:
-    """A model did not load, or gave a wrong answer."""
+    """A model did not load, or gave a wrong answer; `may_pass`: another attempt may succeed."""
 
     generation: int
     reason: str
+    may_pass: bool
 
 
 @dataclass(frozen=True)
 class Unloaded:
-    """The models were taken out of service; `connections` may wait for answers of what was lost with them."""
+    """The models were taken out of service; `connections` may wait for answers of what was lost with them.
+
+    None: the connections cannot be seen here.
+    """
 
     generation: int
     repair: Repair
     at: float
-    connections: tuple[Connection, ...]
+    connections: tuple[Connection, ...] | None
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,14 @@ class Scraped:
     cold_start: Mapping[tuple[str, str], float]
 
 
+@dataclass(frozen=True)
+class WorkerFailed:
+    """A worker thread met something it does not handle: a bug of ours."""
+
+    error: BaseException
+
+
 ServerEvent: TypeAlias = (
     ServerLive | ModelReached | BroughtUp | BringUpFailed | Unloaded | Repaired | RepairFailed | Scraped
 )
-Event: TypeAlias = StopRequested | ServerEvent
+Event: TypeAlias = StopRequested | WorkerFailed | ServerEvent

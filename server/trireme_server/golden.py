@@ -50,17 +50,19 @@ def _unequal(expected: Tensor, given: Tensor, _check: Check) -> str | None:
 
 
 def _too_far(expected: Tensor, given: Tensor, check: Check) -> str | None:
-    pairs = zip(expected.values, given.values, strict=True)
-    distance = max((abs(have - want) for want, have in pairs), default=0.0)
-    # written so that a NaN fails
-    return None if distance <= check.bound else f"is off by {distance:.3g}; at most {check.bound:g} is allowed"
+    distances = [abs(have - want) for want, have in zip(expected.values, given.values, strict=True)]
+    if all(distance <= check.bound for distance in distances):  # false for a NaN
+        return None
+    return f"is off by {max(distances):.3g}; at most {check.bound:g} is allowed"
 
 
 def _turned(expected: Tensor, given: Tensor, check: Check) -> str | None:
     width = expected.shape[-1]
     rows = zip(_rows(expected.values, width), _rows(given.values, width), strict=True)
-    cosine = min(_cosine(want, have) for want, have in rows)
-    return None if cosine >= check.bound else f"has cosine {cosine:.6f}; at least {check.bound:g} is needed"
+    cosines = [_cosine(want, have) for want, have in rows]
+    if all(cosine >= check.bound for cosine in cosines):  # false for a NaN
+        return None
+    return f"has cosine {min(cosines):.6f}; at least {check.bound:g} is needed"
 
 
 _DIFFERENCES: dict[str, Callable[[Tensor, Tensor, Check], str | None]] = {

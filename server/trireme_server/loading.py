@@ -17,8 +17,18 @@ from trireme_server.triton_api import TritonApi, TritonRefused, TritonUnreachabl
 Report = Callable[[str, ModelPhase], None]  # model, phase
 
 
+# Triton's words when a stub has died, or was not given the CPU for a second. The request is lost then, and with a
+# stub that comes back Triton 2.51 gets out of step and crashes: it must not be used again.
+_UNHEALTHY = "is not healthy"
+
+
 class LoadFailed(Exception):
     """A model could not be brought to answer. The text holds Triton's own reason."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether another attempt, with new stubs, may succeed."""
+        return _UNHEALTHY in str(self)
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,7 @@ class Loader:
     overrides: Mapping[str, str | None]  # model -> config to load it with, as JSON; None: its config.pbtxt
     golden: Mapping[str, tuple[GoldenSample, ...]]  # by entry
     ask_stream: AskStream
+    parallel_loads: int  # Triton gives up on a stub that does not get going within ten seconds
 
     def bring_up(
         self, entries: Collection[Entry], report: Report, only: Collection[str] | None = None
@@ -40,9 +51,10 @@ class Loader:
         """
         steps = {model.name: model for entry in entries for model in _leaves(entry)}
         wanted = [model for name, model in steps.items() if only is None or name in only]
-        with ThreadPoolExecutor(max_workers=len(wanted) + len(entries)) as pool:
-            loads = {model.name: pool.submit(self._load, model, report) for model in wanted}
-            starts = {entry.name: pool.submit(self._start, entry, loads, report) for entry in entries}
+        wanted.sort(key=lambda model: model.size, reverse=True)  # what takes longest begins first
+        with ThreadPoolExecutor(self.parallel_loads) as loading, ThreadPoolExecutor(len(entries)) as starting:
+            loads = {model.name: loading.submit(self._load, model, report) for model in wanted}
+            starts = {entry.name: starting.submit(self._start, entry, loads, report) for entry in entries}
         return {name: start.result() for name, start in starts.items()}
 
     def _start(self, entry: Entry, loads: Mapping[str, Future[Span]], report: Report) -> EntryStart:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trireme_server.connections import Connection, close_silent
+from trireme_server.connections import CannotBorrow, Connection, close_silent
 from trireme_server.processes import Processes
 from trireme_server.shared_memory import SHM
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 3.0  # Triton answers what a dead stub was executing after one to 
 @dataclass(frozen=True)
 class _Loss:
     regions: tuple[str, ...]
-    connections: list[Connection]  # those that were open when the model was unloaded
+    connections: Sequence[Connection] | None  # those that were open when the model was unloaded; None: not to be seen
     unloaded_at: float
 
 
@@ -33,11 +33,10 @@ class LostRequests:
         self._grpc_port = grpc_port
         self._shm = shm
         self._losses: list[_Loss] = []
-        self.any_lost = False  # such requests keep their server from ending by itself
 
-    def expect(self, regions: Sequence[str], connections: Sequence[Connection], unloaded_at: float) -> None:
+    def expect(self, regions: Sequence[str], connections: Sequence[Connection] | None, unloaded_at: float) -> None:
         """A model with these regions was unloaded after one of its stubs died."""
-        self._losses.append(_Loss(tuple(regions), list(connections), unloaded_at))
+        self._losses.append(_Loss(tuple(regions), connections, unloaded_at))
 
     def close_due(self, server_pid: int, now: float) -> int:
         """Closes the connections of every loss that is due; returns how many.
@@ -48,10 +47,11 @@ class LostRequests:
         due = [loss for loss in self._losses if now - loss.unloaded_at >= _PATIENCE_S]
         self._losses = [loss for loss in self._losses if loss not in due]
         held = [loss for loss in due if any((self._shm / region).exists() for region in loss.regions)]
-        self.any_lost = self.any_lost or bool(held)
         return sum(self._close(loss, server_pid, now) for loss in held)
 
     def _close(self, loss: _Loss, server_pid: int, now: float) -> int:
+        if loss.connections is None:
+            raise CannotBorrow("no permission to use its sockets")
         return close_silent(
             self._processes,
             server_pid,

@@ -13,12 +13,22 @@ STAGES_BACKEND = "stages"
 IMAGE_STAGE = "image"
 
 
+STALL_TIMEOUT = "trireme.stall_timeout_s"  # for the launcher, which keeps it from the backends: they are strict
+
+
 def override(config: ModelConfig, machine: Machine, *, is_official: bool) -> ModelConfig | None:
     """The config to load the model with; None: the one in the repository.
 
     Args:
         is_official: whether Triton's own C++ backend serves the model, not our stand-in.
     """
+    changed = _for_machine(config, machine, is_official=is_official)
+    if STALL_TIMEOUT in config.parameters:
+        return (changed or config).overridden(parameters={}, without=STALL_TIMEOUT)
+    return changed
+
+
+def _for_machine(config: ModelConfig, machine: Machine, *, is_official: bool) -> ModelConfig | None:
     if config.backend in NETWORK_BACKENDS:
         return _official_network(config, machine) if is_official else _stand_in(config, machine.cores)
     if config.backend == STAGES_BACKEND:
@@ -29,7 +39,7 @@ def override(config: ModelConfig, machine: Machine, *, is_official: bool) -> Mod
 
 def _stand_in(config: ModelConfig, cores: int) -> ModelConfig:
     """One process that uses all cores and gets whatever is waiting, of any shape."""
-    parameters = {"trireme.threads": str(cores), "trireme.streams": str(cores)}
+    parameters = {"trireme.threads": str(cores)}
     ragged = config.max_batch_size > 0 and config.batches_dynamically and bool(config.ragged_inputs)
     if ragged:
         parameters["trireme.ragged"] = "true"

@@ -63,13 +63,14 @@ def account(
 
     Args:
         process_start: when the launcher's process was started.
-        launcher: its own phases, one after the other.
+        launcher: its own phases, one after the other; the last ends when the server lives.
         entries: every entry that was brought up; the one that answered last decides.
         backend_phases: what each model's stub measured itself, by phase.
     """
     name, last = max(entries.items(), key=lambda item: item[1].answer.end)
     step, load = max(last.steps.items(), key=lambda item: item[1].end)
     lines = [PhaseSeconds(LAUNCHER, phase, span.seconds) for phase, span in launcher]
+    lines.append(PhaseSeconds(step, "waiting", load.begin - launcher[-1][1].end))
     lines += _load_lines(step, load, backend_phases.get(step, {}))
     if last.ensemble is not None:
         lines.append(PhaseSeconds(name, "load", last.ensemble.seconds))

@@ -32,6 +32,12 @@ class Model:
         """The folder of the version that Triton serves: the newest."""
         return self.folder / str(self.versions[0]) if self.versions else None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the artifacts of that version."""
+        files = self.version_folder.rglob("*") if self.version_folder is not None else ()
+        return sum(file.stat().st_size for file in files if file.is_file())
+
 
 @dataclass(frozen=True)
 class Entry:

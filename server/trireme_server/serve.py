@@ -29,7 +29,7 @@ from trireme_server.terminal import Terminal
 from trireme_server.triton_process import clear_away
 
 CHECKS = (*software_checks.CHECKS, *machine_checks.CHECKS, *repository_checks.CHECKS)
-_GRACE_S = 5.0  # for tritonserver to end by itself after its own exit timeout
+_GRACE_S = 3.0  # for tritonserver to end by itself when nothing runs any more
 _OPEN_FILES = 65536
 
 
@@ -96,13 +96,15 @@ def _stop(supervisor: Supervisor, prepared: Preparation, inbox: Inbox) -> ExitCo
     limit_s = prepared.around.config.shutdown_timeout_s
     prepared.terminal.say(f"stopping; running requests have {limit_s:g} s")
     deadline = time.monotonic() + limit_s + _GRACE_S
-    server, code = supervisor.server, ExitCode.STOPPED
+    server, code, worked_at = supervisor.server, ExitCode.STOPPED, time.monotonic()
     server.terminate()
     while server.ended(within_s=0.1) is None:
+        if supervisor.anyone_works:
+            worked_at = time.monotonic()
         if _asked_again(inbox):
             code = ExitCode.HURRIED
-        nobody_waits = supervisor.lost_requests and not supervisor.anyone_left
-        if code is ExitCode.HURRIED or nobody_waits or time.monotonic() > deadline:
+        # a server that has lost a request to a dead stub never finds itself idle
+        if code is ExitCode.HURRIED or time.monotonic() > min(deadline, worked_at + _GRACE_S):
             server.kill()
     clear_away(prepared.around.processes, region_prefix(os.getpid()))
     prepared.terminal.say("stopped")

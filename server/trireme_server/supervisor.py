@@ -51,6 +51,7 @@ class Supervisor:
         self._restarts = 0
         self._connections_closed = 0
         self._start()
+        self._publish()
 
     def _start(self) -> None:
         """A new tritonserver, with nothing known about it yet."""
@@ -97,6 +98,8 @@ class Supervisor:
     def _handle(self, event: events.Event) -> None:
         if isinstance(event, events.StopRequested):
             self._stop_asked = True
+        elif isinstance(event, events.WorkerFailed):
+            raise event.error
         elif event.generation == self._generation and self._restart_at is None:
             self._handle_current(event)
 
@@ -110,8 +113,8 @@ class Supervisor:
                 self._note_metrics(event)
             case events.BroughtUp(entries=entries):
                 self._brought_up(entries)
-            case events.BringUpFailed(reason=reason):
-                self._bring_up_failed(reason)
+            case events.BringUpFailed(reason=reason, may_pass=may_pass):
+                self._bring_up_failed(reason, may_pass)
             case events.Unloaded(repair=repair, connections=connections, at=at):
                 self._unloaded(repair, connections, at)
             case events.Repaired(repair=repair):
@@ -140,14 +143,10 @@ class Supervisor:
         return self._server
 
     @property
-    def lost_requests(self) -> bool:
-        """Whether requests were lost that keep the server from ending by itself."""
-        return self._lost.any_lost
-
-    @property
-    def anyone_left(self) -> bool:
-        """Whether any stub is alive."""
-        return self._roster.anyone_left
+    def anyone_works(self) -> bool:
+        """Whether a request can still be running: in a stub, or in a model that needs none."""
+        models = {model.name for entry in self._parts.fleet.entries for model in entry.models if not model.config.steps}
+        return self._roster.anyone_left or not models <= self._parts.fleet.with_stubs
 
     # -- the server ----------------------------------------------------------------------------------------------
 
@@ -166,13 +165,18 @@ class Supervisor:
         return how
 
     def _server_died(self, how: str) -> None:
+        reason = f"tritonserver ended: {how}"
+        if not self._was_ready and not self._server.has_crashed:
+            raise ServeError(f"{self._parts.log.tail()}\n{reason}", ExitCode.SERVER_FAILED)
+        self._start_again(reason)
+
+    def _start_again(self, reason: str) -> None:
+        """The server has gone; another one follows after a pause, unless there have been too many."""
         self._worker.retire()
         clear_away(self._parts.processes, region_prefix(os.getpid()))
         self._mending.forget()
         self._phases = dict.fromkeys(self._phases, ModelPhase.WAITING)
-        self._reason = f"tritonserver ended: {how}"
-        if not self._was_ready:
-            raise ServeError(f"{self._reason}\n{self._parts.log.tail()}", ExitCode.SERVER_FAILED)
+        self._reason = reason
         pause = self._crashes.pause_after_crash(self._now)
         if pause is None:
             raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
@@ -193,13 +197,14 @@ class Supervisor:
             )
         self._in_trouble(self._roster.enlist(self._server.pid, self._parts.fleet.with_stubs, self._now))
 
-    def _bring_up_failed(self, reason: str) -> None:
-        how = self._server.ended(within_s=0.5)
-        if how is None and not self._was_ready:
-            raise ServeError(reason, ExitCode.MODEL_FAILED)
-        if how is None:
+    def _bring_up_failed(self, reason: str, may_pass: bool) -> None:
+        if (how := self._server.ended(within_s=0.5)) is not None:
+            self._server_died(how)
+        elif self._was_ready or may_pass:
             self._server.kill()
-        self._server_died(how or reason)
+            self._start_again(reason)
+        else:
+            raise ServeError(reason, ExitCode.MODEL_FAILED)
 
     def _note_metrics(self, scraped: events.Scraped) -> None:
         if scraped.progress is not None:
@@ -233,7 +238,7 @@ class Supervisor:
             seen = partial(open_connections, self._parts.processes, self._server.pid, ports)
             self._worker.repair(repair, self._parts.fleet.users(repair.models), seen)
 
-    def _unloaded(self, repair: Repair, connections: Sequence[Connection], at: float) -> None:
+    def _unloaded(self, repair: Repair, connections: Sequence[Connection] | None, at: float) -> None:
         regions = [region for model in repair.models for region in self._regions.pop(model, [])]
         self._lost.expect(regions, connections, at)
 
@@ -255,9 +260,7 @@ class Supervisor:
             closed = self._lost.close_due(self._server.pid, time.monotonic())
         except CannotBorrow as error:
             self._server.kill()
-            self._server_died(
-                f"by the launcher, since streams of a dead model cannot be ended here otherwise ({error})"
-            )
+            self._start_again(f"streams of a dead model can only be ended with the server here ({error})")
             return
         if closed:
             self._connections_closed += closed

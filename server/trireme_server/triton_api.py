@@ -97,4 +97,4 @@ def _accepted(reply: Reply) -> Reply:
         message = json.loads(reply.body)["error"]
     except (ValueError, KeyError, TypeError):
         message = reply.body.decode(errors="replace")
-    raise TritonRefused(str(message) or f"status {reply.status}")
+    raise TritonRefused(str(message).rstrip().rstrip(";").rstrip() or f"status {reply.status}")

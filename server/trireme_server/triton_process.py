@@ -75,6 +75,11 @@ class TritonProcess:
             return None
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether a signal ended it, not a decision of its own."""
+        return (self._process.returncode or 0) < 0
+
     def terminate(self) -> None:
         """Asks it to stop: running requests go on, for as long as its exit timeout."""
         self._process.terminate()

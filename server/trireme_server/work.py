@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from trireme_server import exposition
-from trireme_server.connections import Connection
+from trireme_server.connections import CannotBorrow, Connection
 from trireme_server.events import (
     BringUpFailed,
     BroughtUp,
@@ -22,6 +22,7 @@ from trireme_server.events import (
     Scraped,
     ServerLive,
     Unloaded,
+    WorkerFailed,
 )
 from trireme_server.exposition import Sample
 from trireme_server.loading import Loader, LoadFailed
@@ -32,7 +33,7 @@ from trireme_server.stub_watch import ModelProgress
 from trireme_server.triton_api import TritonRefused, TritonUnreachable
 
 Post = Callable[[Event], None]
-ConnectionsSeen = Callable[[], Iterable[Connection]]
+ConnectionsSeen = Callable[[], Iterable[Connection]]  # may raise CannotBorrow
 
 _LIVE_POLL_S = 0.02
 _SCRAPE_S = 1.0
@@ -61,15 +62,15 @@ class Worker:
 
     def bring_up(self, entries: Collection[Entry]) -> None:
         """Waits until the server lives, then loads everything."""
-        _thread(self._bring_up, entries)
+        self._thread(self._bring_up, entries)
 
     def repair(self, repair: Repair, users: Collection[Entry], seen: ConnectionsSeen) -> None:
         """Loads the models again and has the entries that use them answer."""
-        _thread(self._repair, repair, users, seen)
+        self._thread(self._repair, repair, users, seen)
 
     def scrape(self) -> None:
         """Reads Triton's metrics once a second."""
-        _thread(self._scrape)
+        self._thread(self._scrape)
 
     def _bring_up(self, entries: Collection[Entry]) -> None:
         while not self._loader.triton.is_live():
@@ -79,7 +80,7 @@ class Worker:
         try:
             starts = self._loader.bring_up(entries, self._report)
         except LoadFailed as error:
-            self._post(BringUpFailed(self._generation, str(error)))
+            self._post(BringUpFailed(self._generation, str(error), error.may_pass))
         else:
             self._post(self._scraped())
             self._post(BroughtUp(self._generation, starts))
@@ -89,7 +90,7 @@ class Worker:
             with suppress(TritonRefused, TritonUnreachable):
                 self._loader.triton.unload(model)
         # whoever may wait for what is lost is connected by now; who connects later meets the next generation
-        self._post(Unloaded(self._generation, repair, time.monotonic(), tuple(seen())))
+        self._post(Unloaded(self._generation, repair, time.monotonic(), _seen(seen)))
         try:
             self._loader.bring_up(users, self._report, only=repair.models)
         except LoadFailed as error:
@@ -107,6 +108,15 @@ class Worker:
         except (TritonRefused, TritonUnreachable):
             return Scraped(self._generation, None, {})
         return Scraped(self._generation, progress_of(samples), cold_start_of(samples))
+
+    def _thread(self, target: Callable[..., None], *arguments: object) -> None:
+        def run() -> None:
+            try:
+                target(*arguments)
+            except BaseException as error:
+                self._post(WorkerFailed(error))
+
+        threading.Thread(target=run, daemon=True).start()
 
     def _report(self, model: str, phase: ModelPhase) -> None:
         self._post(ModelReached(self._generation, model, phase))
@@ -136,5 +146,8 @@ def cold_start_of(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
     }
 
 
-def _thread(target: Callable[..., None], *arguments: object) -> None:
-    threading.Thread(target=target, args=arguments, daemon=True).start()
+def _seen(seen: ConnectionsSeen) -> tuple[Connection, ...] | None:
+    try:
+        return tuple(seen())
+    except CannotBorrow:
+        return None

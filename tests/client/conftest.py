@@ -24,11 +24,8 @@ class BlockingAsyncClient:
     """An `AsyncClient` with the methods of a `Client`, so that one test tries both."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.client = AsyncClient(*args, **kwargs)
         self.loop = asyncio.new_event_loop()
-        self.client = self.loop.run_until_complete(self.create(*args, **kwargs))
-
-    async def create(self, *args: Any, **kwargs: Any) -> AsyncClient:
-        return AsyncClient(*args, **kwargs)
 
     def stream(self, *args: Any) -> Iterator[Any]:
         outcomes = self.client.stream(*args)
@@ -37,6 +34,8 @@ class BlockingAsyncClient:
                 yield self.loop.run_until_complete(anext(outcomes))
         except StopAsyncIteration:
             return
+        finally:
+            self.loop.run_until_complete(outcomes.aclose())
 
     def close(self) -> None:
         self.loop.run_until_complete(self.client.close())

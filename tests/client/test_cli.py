@@ -8,7 +8,7 @@ import pytest
 from installed import environment, run, write_metadata
 from standin_server import free_ports
 
-HEAVY = ("numpy", "tritonclient", "grpc", "gevent", "aiohttp", "rich", "torch", "onnx", "onnxruntime", "transformers")
+HEAVY = ("numpy", "tritonclient", "grpc", "gevent", "aiohttp", "torch", "onnx", "onnxruntime", "transformers")
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_server_that_is_not_there_is_exit_status_3(metadata: Path) -> None:
     for protocol in ("grpc", "http"):
         result = run(metadata, "embed", "text", "--url", f"{protocol}://127.0.0.1:{free_ports(1)[0]}", "--timeout", "1")
         assert (result.returncode, result.stdout) == (3, b"")
-        assert result.stderr.startswith(b"error: ")
+        assert result.stderr.startswith(b"Error: ")
         assert result.stderr.count(b"\n") == 1
 
 
@@ -94,7 +94,7 @@ def test_a_bug_is_one_line_and_with_debug_a_traceback(metadata: Path, tmp_path: 
     info.write_text("[trireme.commands]\nbroken = nowhere:command\n")
     plain, debug = run(metadata, "broken"), run(metadata, "--debug", "broken")
     assert plain.returncode == debug.returncode == 1
-    assert plain.stderr.startswith(b"error: unexpected ZeroDivisionError")
+    assert plain.stderr.startswith(b"Error: unexpected ZeroDivisionError")
     assert b"Traceback" not in plain.stderr
     assert b"Traceback" in debug.stderr
 

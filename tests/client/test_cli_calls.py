@@ -103,14 +103,14 @@ def test_a_refused_line_ends_the_run_with_its_number_and_status_1(trireme: Calla
     result = trireme("embed", stdin=b"fine\nrefuse\nfine too\n")
     assert result.returncode == 1
     assert [line["text"] for line in json_lines(result.stdout)] == ["fine"]
-    assert result.stderr == b"error: stdin, line 2: text: refused as asked; all else is allowed\n"
+    assert result.stderr == b"Error: stdin, line 2: text: refused as asked; all else is allowed\n"
 
 
 def test_keep_going_prints_what_was_refused_and_does_the_rest(trireme: Callable[..., Any]) -> None:
     result = trireme("embed", "--keep-going", stdin=b"fine\nrefuse\n\xff\nfine too\n")
     assert result.returncode == 1
     assert ["error" in line for line in json_lines(result.stdout)] == [False, True, True, False]
-    assert result.stderr == b"error: 2 of the items were refused\n"
+    assert result.stderr == b"Error: 2 of the items were refused\n"
 
 
 def test_classify_can_fail_on_a_label(trireme: Callable[..., Any]) -> None:

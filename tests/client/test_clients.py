@@ -1,5 +1,6 @@
 """Both clients over both protocols against a real server."""
 
+import gc
 import hashlib
 import io
 import time
@@ -137,6 +138,19 @@ def test_a_failure_of_the_model_is_the_servers_error(client: Any) -> None:
         client.embed(["fail"])
 
 
+def test_failures_of_several_requests_at_once_are_one_error(client: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ServerError, match="failed as asked"):
+        client.embed(["fail"] * BATCH_SIZE * 6)
+    gc.collect()
+    assert caplog.records == []  # such as asyncio's "Task exception was never retrieved"
+
+
+@pytest.mark.parametrize("limits", [{"timeout_s": 0}, {"timeout_s": -1}, {"concurrency": 0}])
+def test_limits_that_allow_nothing_are_refused(connect: Callable[..., Any], limits: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        connect(**limits)
+
+
 def test_a_busy_server_is_asked_again(server: StandinServer, protocol: str, connect: Callable[..., Any]) -> None:
     client = connect(server.url(protocol), retry=QUICKLY)
     assert client.classify([f"busy 2 {time.monotonic()}"])[0].label == "safe"
@@ -162,7 +176,7 @@ def test_a_timeout_ends_a_request_and_is_not_retried(
 
 
 def test_a_client_works_on_after_a_timeout(server: StandinServer, protocol: str, connect: Callable[..., Any]) -> None:
-    client = connect(server.url(protocol), timeout_s=0.3)
+    client = connect(server.url(protocol), timeout_s=0.3, concurrency=1)
     with pytest.raises(DeadlineExceeded):
         client.embed(["sleep 0.6"])
     assert client.embed(["after"])[0].vector.tolist() == expected_vector("after").tolist()

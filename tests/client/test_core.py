@@ -26,7 +26,7 @@ class World:
         self.pauses: list[float] = []
 
     def core(self, timeout_s: float = 10, **retry: Any) -> Core:
-        return Core(timeout_s, RetryPolicy(**retry), clock=lambda: self.now)
+        return Core(timeout_s, 1, RetryPolicy(**retry), clock=lambda: self.now)
 
     def carry_out(self, steps: Steps[Any]) -> Any:
         answer: Any = None

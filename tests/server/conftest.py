@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from launching import PORTS, PROBE, SERVER, Launcher, decoupled, end, ensemble, probe, write_manifest, write_model
+from launching import PROBE, SERVER, Launcher, decoupled, end, ensemble, free_ports, probe, write_manifest, write_model
 
 
 @pytest.fixture
@@ -43,23 +42,31 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
         yield start(write_repository(folder / "repository"), "--stall-timeout", "6", "--max-restarts", "1000")
 
 
+@pytest.fixture
+def doctor(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """`doctor(repository, *options)`: what `trireme doctor` says."""
+
+    def run(repository: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+        command = _command("doctor", repository, tmp_path / "run", free_ports(4))
+        environment = _environment(tmp_path)
+        return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
 @contextlib.contextmanager
-def launching_in(tmp_path: Path) -> Iterator[Callable[..., Launcher]]:
+def launching_in(folder: Path) -> Iterator[Callable[..., Launcher]]:
     launched: list[Launcher] = []
 
-    def start(repository: Path, *options: str, ready: bool = True, backends: Path = PROBE) -> Launcher:
-        run_folder = tmp_path / "run"
-        output = tmp_path / f"output-{len(launched)}"
-        command = [
-            *(sys.executable, "-c", "from trireme_server.commands import serve; serve()"),
-            *("--repository", str(repository), "--backends", str(backends), "--run-folder", str(run_folder)),
-            *("--http-port", str(PORTS[0]), "--grpc-port", str(PORTS[1])),
-            *("--metrics-port", str(PORTS[2]), "--health-port", str(PORTS[3]), *options),
-        ]
-        environment = {**os.environ, "PYTHONPATH": str(SERVER), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        with output.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=tmp_path)
-        launched.append(Launcher(process, output, run_folder))
+    def start(repository: Path, *options: str, ready: bool = True, output: int | None = None) -> Launcher:
+        """`output`: a file descriptor for what the launcher says, instead of a file."""
+        run_folder, ports = folder / "run", free_ports(4)
+        output_file = folder / f"output-{len(launched)}"
+        with output_file.open("wb") as file:
+            target = file if output is None else output
+            command = [*_command("serve", repository, run_folder, ports), *options]
+            process = subprocess.Popen(command, stdout=target, stderr=target, env=_environment(folder), cwd=folder)
+        launched.append(Launcher(process, output_file, run_folder, ports))
         if ready:
             launched[-1].wait_until_ready()
         return launched[-1]
@@ -71,7 +78,14 @@ def launching_in(tmp_path: Path) -> Iterator[Callable[..., Launcher]]:
             end(each)
 
 
-@pytest.fixture
-def backends_folder(tmp_path: Path) -> Path:
-    """A copy of the probe backend that a test may change."""
-    return Path(shutil.copytree(PROBE, tmp_path / "backends"))
+def _command(name: str, repository: Path, run_folder: Path, ports: Sequence[int]) -> list[str]:
+    options = ("--http-port", "--grpc-port", "--metrics-port", "--health-port")
+    return [
+        *(sys.executable, "-c", f"from trireme_server.commands import {name}; {name}()"),
+        *("--repository", str(repository), "--backends", str(PROBE), "--run-folder", str(run_folder)),
+        *(part for option, port in zip(options, ports, strict=True) for part in (option, str(port))),
+    ]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SERVER), "XDG_CACHE_HOME": str(folder / "cache")}

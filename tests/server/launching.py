@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -24,7 +25,6 @@ from tritonclient.grpc import model_config_pb2
 PROBE = Path(__file__).parent / "backends"
 SERVER = Path(__file__).parents[2] / "server"
 START_TIMEOUT_S = 60
-PORTS = (8160, 8161, 8162, 8163)
 
 TEXT_IN = {"name": "text", "data_type": "TYPE_STRING", "dims": [1]}
 TEXT_OUT = {"name": "answer", "data_type": "TYPE_STRING", "dims": [1]}
@@ -103,7 +103,7 @@ class Launcher:
     process: subprocess.Popen[bytes]
     output_file: Path
     run_folder: Path
-    ports: Sequence[int] = PORTS
+    ports: Sequence[int]  # HTTP, gRPC, metrics, health
     processes: Processes = field(default_factory=Processes)
 
     @property
@@ -174,6 +174,14 @@ class Launcher:
 
     def regions(self) -> list[Path]:
         return list(Path("/dev/shm").glob(f"trireme_{self.process.pid}_*"))
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 def fetch(url: str, body: bytes | None = None, timeout_s: float = 5) -> tuple[int, bytes]:

@@ -12,9 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import (
+    ExifTags,
+    Image,
+    UnidentifiedImageError,
+    WebPImagePlugin,  # noqa: F401 - else the first WebP file loads every plugin there is
+)
 from trireme_triton.tensors import InvalidRequest
 
+Image.preinit()  # loads the other decoders now, not in the first request
 Image.MAX_IMAGE_PIXELS = None  # our own limit is stricter, and refuses instead of warning
 
 # A progressive JPEG may hold any number of passes over all its pixels, a few bytes each; encoders write about ten.
@@ -88,6 +94,8 @@ def _broken_is_refused(format_name: str) -> Iterator[None]:
     """Pillow's errors on files that are not what their header says."""
     try:
         yield
+    except UnidentifiedImageError as error:  # its text is an address in memory
+        raise InvalidRequest(f"not a whole {format_name} file: its header cannot be read", reason="broken") from error
     except (OSError, EOFError, SyntaxError, ValueError) as error:
         raise InvalidRequest(f"not a whole {format_name} file: {error}", reason="broken") from error
 

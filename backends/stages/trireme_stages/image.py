@@ -65,7 +65,6 @@ class PreprocessImage:
         self._parameters = parameters
         self._normalized = _normalized_values(parameters)
         self._threads = ThreadPoolExecutor(parameters.threads) if parameters.threads > 1 else None
-        Image.preinit()  # loads the decoders now, not in the first request
 
     def answer(self, batch: Sequence[Inputs]) -> list[Answer]:
         """Every image of every request is decoded; the first that cannot be refuses its request."""
@@ -100,7 +99,8 @@ class PreprocessImage:
 def resize_and_crop(image: Decoded, shorter_side: int, size: int, interpolation: str) -> Image.Image:
     """The centre of the resized image, by computing only its pixels; rounding is that of torchvision's transforms.
 
-    Pillow's filters look beyond the box they resample, so this equals resizing everything and then cropping.
+    Pillow's filters look beyond the box they resample, so this is resizing everything and then cropping. (An image
+    hardly larger than `shorter_side` may be filtered in the other order, columns first, which rounds differently.)
     """
     resized = [int(shorter_side * side / min(image.full_size)) for side in image.full_size]
     left, top = (round((side - size) / 2) for side in resized)

@@ -28,7 +28,7 @@ class TokenizeParameters:
     window_overlap: int = parameter(0, minimum=0)
     max_windows: int = parameter(16, minimum=1)
     pad_to_multiple_of: int = parameter(1, minimum=1)
-    max_bytes: int = parameter(1_000_000, minimum=1)  # of one text: bounds the time that one request can take
+    max_bytes: int = parameter(250_000, minimum=1)  # of one text: bounds the time that one request can take
     threads: int = parameter(1, key="trireme.threads", minimum=1)
 
     def signature(self) -> Signature:

@@ -59,9 +59,12 @@ def pixels(stage, data):
 def test_the_centre_is_that_of_resizing_everything_and_then_cropping(image_stage, resample, width, height):
     image = picture(width, height)
     stage = image_stage(interpolation=resample)
-    expected = reference(image, resample=getattr(Image.Resampling, resample.upper()))
     found = pixels(stage, encoded(image, "PNG"))
-    assert np.abs(found - expected).max() <= 2  # the same filter weights, rounded in another order
+    method = getattr(Image.Resampling, resample.upper())
+    rows_first = reference(image, resample=method)
+    columns_first = reference(image.transpose(Image.Transpose.TRANSPOSE), resample=method).swapaxes(0, 1)
+    # Pillow takes the cheaper order, and clips overshoots in between
+    assert min(np.abs(found - expected).max() for expected in (rows_first, columns_first)) <= 1
 
 
 def test_extreme_shapes_cost_no_memory(image_stage):

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from trireme_stages.windows import WindowPlan
@@ -11,6 +11,7 @@ from trireme_stages.windows import WindowPlan
 FRAMES = {"bert": ((2,), (3,)), "gpt2": ((), ()), "llama": ((0,), ()), "t5": ((), (0,)), "twice": ((0, 1), (1,))}
 
 
+@settings(deadline=None)
 @given(length=st.integers(0, 300), family=st.sampled_from(sorted(FRAMES)), content=st.integers(1, 40), data=st.data())
 def test_windows_equal_the_overflowing_parts_of_the_tokenizers_library(tokenizer_files, length, family, content, data):
     prefix, suffix = FRAMES[family]
@@ -32,6 +33,7 @@ def test_windows_equal_the_overflowing_parts_of_the_tokenizers_library(tokenizer
     assert plan.count(len(ids)) == len(expected)
 
 
+@settings(deadline=None)
 @given(length=st.integers(0, 300), content=st.integers(1, 40), data=st.data())
 def test_windows_cover_every_token_and_overlap_exactly(length, content, data):
     overlap = data.draw(st.integers(0, content - 1))

@@ -1,0 +1,5 @@
+"""The networks' stand-ins: what the official `onnxruntime` and `openvino` backends accept, run from Python.
+
+A config that loads here loads in the official backend of the same name. Parameters that begin with `trireme.` ask for
+more speed and are ignored there. Nothing in this package but `model.py` beside it knows Triton's Python API.
+"""

@@ -1,0 +1,43 @@
+"""Batches of exactly N rows, which is all that the official openvino backend takes with `max_batch_size: N`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from trireme_triton.tensors import Array, Inputs, InvalidRequest
+
+from trireme_network.network import Answer, Network
+
+
+class FixedBatch:
+    """A network in front of which every request has `rows` rows; `pads`: shorter requests are filled up with zeros."""
+
+    def __init__(self, network: Network, rows: int, *, pads: bool) -> None:
+        self._network = network
+        self._rows = rows
+        self._pads = pads
+
+    def answer(self, requests: Sequence[Inputs]) -> list[Answer]:
+        """One answer per request."""
+        return [self._answer(request) for request in requests]
+
+    def close(self) -> None:
+        """End the worker threads."""
+        self._network.close()
+
+    def _answer(self, request: Inputs) -> Answer:
+        rows = len(next(iter(request.values())))
+        missing = self._rows - rows
+        if missing and not self._pads:
+            return InvalidRequest(
+                f"the batch has {rows} rows; this model takes exactly {self._rows} "
+                "(the parameter ENABLE_BATCH_PADDING = YES lets it take fewer, at the cost of a full batch)",
+                reason="shape",
+            )
+        (answer,) = self._network.answer([{name: _padded(values, missing) for name, values in request.items()}])
+        return answer if isinstance(answer, InvalidRequest) else {name: item[:rows] for name, item in answer.items()}
+
+
+def _padded(values: Array, missing: int) -> Array:
+    return np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1)) if missing else values

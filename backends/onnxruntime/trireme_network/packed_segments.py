@@ -1,0 +1,135 @@
+"""Texts of any length share rows, told apart by segment numbers. Knows what the numbers mean, not how texts are placed.
+
+One input of the graph carries segment numbers: 1, 2, ... for the tokens that belong together, 0 for padding. The graph
+lets tokens attend within their segment only and gives one output row per segment, zeros for numbers that are absent.
+So every segment of every request can move to another row and number, and its output row be carried back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs
+
+from trireme_network.pieces import BUSY_SHARE, Piece, busy_share
+from trireme_network.row_packing import RowBatch, pack
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Tokens that only attend to each other."""
+
+    request: int
+    row: int
+    number: int
+    tokens: slice | Array  # their places in the row
+    length: int
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a segment's output is: a row of a piece, and which of the segments in it."""
+
+    segment: Segment
+    piece: int
+    row: int
+    rank: int
+
+
+class PackedSegments:
+    """A `Batch` whose rows hold segments of any request. `numbers` is the input that carries segment numbers."""
+
+    def __init__(self, requests: Sequence[Inputs], numbers: str, streams: int) -> None:
+        self._requests = requests
+        self._numbers = numbers
+        self._segments = [
+            segment for number, request in enumerate(requests) for segment in find_segments(number, request[numbers])
+        ]
+        lengths = [segment.length for segment in self._segments]
+        self._batches = pack(lengths, streams)
+        self.side_by_side = busy_share([batch.tokens for batch in self._batches], streams) >= BUSY_SHARE
+        if not self.side_by_side:
+            self._batches = pack(lengths, 1)
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        return [Piece(self._fill(batch), batch.tokens, self._owners(batch)) for batch in self._batches]
+
+    def answer(self, request: int, results: Sequence[Outputs]) -> Outputs:
+        numbers = self._requests[request][self._numbers]
+        shape = (len(numbers), max(1, int(numbers.max())))
+        places = self._places[request]
+        outputs = {}
+        for name, values in results[places[0].piece].items():
+            rows = np.zeros(shape + values.shape[2:], values.dtype)
+            for place in places:
+                rows[place.segment.row, place.segment.number - 1] = results[place.piece][name][place.row, place.rank]
+            outputs[name] = rows
+        return outputs
+
+    @cached_property
+    def _places(self) -> dict[int, list[_Place]]:
+        """The places of every request's segments."""
+        places = defaultdict(list)
+        for piece, batch in enumerate(self._batches):
+            for row, texts in enumerate(batch.rows):
+                for rank, text in enumerate(texts):
+                    segment = self._segments[text]
+                    places[segment.request].append(_Place(segment, piece, row, rank))
+        return places
+
+    def _owners(self, batch: RowBatch) -> frozenset[int]:
+        return frozenset(self._segments[text].request for texts in batch.rows for text in texts)
+
+    def _fill(self, batch: RowBatch) -> Inputs:
+        """The arrays of a batch: the segments one after another, renumbered from 1, then zeros."""
+        first = self._requests[self._segments[batch.rows[0][0]].request]
+        arrays = {name: np.zeros((len(batch.rows), batch.length), values.dtype) for name, values in first.items()}
+        for row, texts in enumerate(batch.rows):
+            begin = 0
+            for rank, text in enumerate(texts, start=1):
+                segment = self._segments[text]
+                place = slice(begin, begin + segment.length)
+                for name, values in self._requests[segment.request].items():
+                    arrays[name][row, place] = values[segment.row][segment.tokens]
+                arrays[self._numbers][row, place] = rank
+                begin += segment.length
+        return arrays
+
+
+def segments_refusal(request: Inputs, numbers: str) -> InvalidRequest | None:
+    """Why a request's inputs are not tokens in rows, all alike, with numbers that such rows can hold, if so."""
+    shape = request[numbers].shape
+    for name, values in request.items():
+        if values.shape != shape:
+            return InvalidRequest(
+                f"input {name!r} has shape {list(values.shape)}; it must be {list(shape)}, that of {numbers!r}",
+                reason="shape",
+            )
+    largest = request[numbers].max()
+    if largest > shape[1]:
+        return InvalidRequest(
+            f"input {numbers!r} has the segment number {largest} in rows of {shape[1]} tokens; "
+            "a row holds at most one segment per token",
+            reason="segments",
+        )
+    return None
+
+
+def find_segments(request: int, numbers: Array) -> list[Segment]:
+    """The segments of one request's segment numbers (rows, length). Numbers below 1 are padding."""
+    if numbers.min() == 1 == numbers.max():
+        length = numbers.shape[1]
+        return [Segment(request, row, 1, slice(0, length), length) for row in range(len(numbers))]
+    segments = []
+    for row, in_row in enumerate(numbers):
+        for number in np.unique(in_row[in_row > 0]):
+            places = np.flatnonzero(in_row == number)
+            begin, end = int(places[0]), int(places[-1]) + 1
+            tokens = slice(begin, end) if end - begin == len(places) else places
+            segments.append(Segment(request, row, int(number), tokens, len(places)))
+    return segments

@@ -1,0 +1,116 @@
+"""Runs ONNX and OpenVINO IR files in OpenVINO, on CPUs. With `index_guard` the one module that knows that library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import openvino as ov  # type: ignore[import-untyped]
+from trireme_triton.tensors import Array, Inputs, Outputs
+
+from trireme_network.cores import computes_bf16
+from trireme_network.graph import ANY, Graph, GraphTensor, RunFailed, Stream
+from trireme_network.index_guard import EXCESS, add_index_guard
+from trireme_network.model_config import ConfigRefused
+
+Precision = Literal["fp32", "bf16"]
+Properties = Mapping[str, object]  # OpenVINO's own names, "NUM_STREAMS"
+
+# The CPU plugin computes the 64-bit and unsigned 32-bit types that are missing here in a narrower type, in silence.
+# INT64 is computed as INT32 too: inputs are checked to fit.
+_TYPES = {
+    "boolean": "TYPE_BOOL",
+    "u8": "TYPE_UINT8",
+    "i8": "TYPE_INT8",
+    "i16": "TYPE_INT16",
+    "i32": "TYPE_INT32",
+    "i64": "TYPE_INT64",
+    "f16": "TYPE_FP16",
+    "f32": "TYPE_FP32",
+}
+_INT32 = np.iinfo(np.int32)
+Result = TypeVar("Result")
+
+
+class OpenVino:
+    """A graph that OpenVINO has read.
+
+    `outputs` are those to return, by default all; `properties` are added to those of every compiled model; `shapes`
+    fix the shapes of inputs.
+
+    Raises:
+        ConfigRefused: the file cannot be read or reshaped.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        precision: Precision = "fp32",
+        outputs: tuple[str, ...] = (),
+        properties: Properties | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        if not file.exists():
+            raise ConfigRefused(f"unable to find {str(file)!r}")
+        self._core = ov.Core()
+        self._model = _translated(ConfigRefused, lambda: self._core.read_model(str(file)))
+        if shapes:
+            partial_shapes = {name: ov.PartialShape(list(shape)) for name, shape in shapes.items()}
+            _translated(ConfigRefused, lambda: self._model.reshape(partial_shapes))
+        self.graph = Graph(
+            inputs=tuple(map(_tensor, self._model.inputs)), outputs=tuple(map(_tensor, self._model.outputs))
+        )
+        self._outputs = frozenset(outputs or (tensor.name for tensor in self.graph.outputs))
+        self._guarded = add_index_guard(self._model)
+        native = precision == "bf16" and computes_bf16()
+        self._properties = {
+            "INFERENCE_PRECISION_HINT": "bf16" if native else "f32",
+            "ENABLE_CPU_PINNING": False,  # several processes share the cores: threads pinned to the same one wait
+            **(properties or {}),
+        }
+
+    def open_streams(self, count: int, threads_each: int) -> list[Stream]:
+        properties = {"NUM_STREAMS": count, "INFERENCE_NUM_THREADS": count * threads_each, **self._properties}
+        compiled = _translated(ConfigRefused, lambda: self._core.compile_model(self._model, "CPU", properties))
+        return [_Stream(compiled, self._outputs, self._guarded) for _ in range(count)]
+
+
+class _Stream:
+    """An infer request, which is what one stream runs on."""
+
+    def __init__(self, compiled: Any, wanted: frozenset[str], guarded: bool) -> None:
+        self._request = compiled.create_infer_request()
+        self._names = [port.get_any_name() for port in compiled.outputs]
+        self._wanted = wanted
+        self._guarded = guarded
+
+    def __call__(self, inputs: Inputs) -> Outputs:
+        for name, values in inputs.items():
+            _check_range(name, values)
+        results = _translated(RunFailed, lambda: self._request.infer(dict(inputs), share_inputs=True))
+        outputs = dict(zip(self._names, results.to_tuple(), strict=True))
+        if self._guarded and (excess := int(outputs[EXCESS].max())) > 0:
+            raise RunFailed(f"an index is {excess} beyond the table it selects from")
+        return {name: values for name, values in outputs.items() if name in self._wanted}
+
+
+def _check_range(name: str, values: Array) -> None:
+    """Refuse integers that OpenVINO would cut to 32 bits."""
+    if values.dtype == np.int64 and values.size and not _INT32.min <= values.min() <= values.max() <= _INT32.max:
+        raise RunFailed(f"input {name!r} holds integers of more than 32 bits")
+
+
+def _tensor(port: Any) -> GraphTensor:
+    shape = tuple(dim.get_length() if dim.is_static else ANY for dim in port.get_partial_shape())
+    return GraphTensor(port.get_any_name(), _TYPES.get(port.get_element_type().get_type_name(), "TYPE_INVALID"), shape)
+
+
+def _translated(as_error: type[Exception], call: Callable[[], Result]) -> Result:
+    """`call`, with the library's errors as our own."""
+    try:
+        return call()
+    except Exception as error:  # the library's errors share no narrower base
+        raise as_error(str(error)) from error

@@ -1,0 +1,80 @@
+"""Requests of equal shape become batches by stacking their rows. Asks nothing of the graph but a batch dimension."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+from trireme_triton.tensors import Inputs, Outputs
+
+from trireme_network.pieces import BUSY_SHARE, Piece, busy_share, split_evenly
+
+MAX_ROWS = 32  # of a piece; larger ones are not faster
+Row = tuple[int, int]  # a request and one of its rows, by number
+Shape = tuple[tuple[str, tuple[int, ...]], ...]  # of a row of every input, by name
+
+
+class StackedRows:
+    """A `Batch` of whole rows."""
+
+    def __init__(self, requests: Sequence[Inputs], streams: int) -> None:
+        self._requests = requests
+        groups: dict[Shape, list[Row]] = defaultdict(list)
+        for number, request in enumerate(requests):
+            groups[_row_shape(request)] += [(number, row) for row in range(_row_count(request))]
+        self._parts = self._split(list(groups.values()), streams)
+        self.side_by_side = busy_share([self._cost(part) for part in self._parts], streams) >= BUSY_SHARE
+        if not self.side_by_side:
+            self._parts = self._split(list(groups.values()), 1)
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        return [
+            Piece(self._stack(part), self._cost(part), frozenset(owner for owner, _ in part)) for part in self._parts
+        ]
+
+    def answer(self, request: int, results: Sequence[Outputs]) -> Outputs:
+        places = self._places[request]
+        parts = {name: [results[piece][name][rows] for piece, rows in places] for name in results[places[0][0]]}
+        return {name: part[0] if len(part) == 1 else np.concatenate(part) for name, part in parts.items()}
+
+    @cached_property
+    def _places(self) -> dict[int, list[tuple[int, slice]]]:
+        """Of every request: the pieces that hold its rows, in order, and where."""
+        places = defaultdict(list)
+        for piece, part in enumerate(self._parts):
+            for owner, rows in groupby(range(len(part)), key=lambda place: part[place][0]):
+                first, *rest = rows
+                places[owner].append((piece, slice(first, first + 1 + len(rest))))
+        return places
+
+    def _split(self, groups: Sequence[Sequence[Row]], streams: int) -> list[Sequence[Row]]:
+        share = sum(map(self._cost, groups)) / streams
+        parts: list[Sequence[Row]] = []
+        for rows in groups:
+            parts += split_evenly(rows, min(MAX_ROWS, math.ceil(share / self._cost(rows[:1]))))
+        return parts
+
+    def _cost(self, rows: Sequence[Row]) -> int:
+        """The items of all inputs in these rows of equal shape."""
+        request, _ = rows[0]
+        return len(rows) * sum(int(values[0].size) for values in self._requests[request].values())
+
+    def _stack(self, rows: Sequence[Row]) -> Inputs:
+        owners = [self._requests[owner] for owner, _ in rows]
+        return {
+            name: np.stack([request[name][row] for request, (_, row) in zip(owners, rows, strict=True)])
+            for name in owners[0]
+        }
+
+
+def _row_shape(request: Inputs) -> Shape:
+    return tuple((name, values.shape[1:]) for name, values in sorted(request.items()))
+
+
+def _row_count(request: Inputs) -> int:
+    return len(next(iter(request.values())))

@@ -1,0 +1,63 @@
+"""How an answer is compared with the expected one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trireme_server.golden import _pack, _unpack, compare
+from trireme_server.manifest import Check, Tensor
+
+
+def tensor(values, shape=None, check=None, datatype="FP32"):
+    return Tensor("out", datatype, tuple(shape or [len(values)]), tuple(values), check)
+
+
+def test_another_shape_is_a_difference_even_if_the_values_agree():
+    assert compare(tensor([1.0, 2.0], [1, 2], Check("equal")), tensor([1.0, 2.0], [2, 1])) is not None
+
+
+def test_bytes_must_be_equal_to_the_last_one():
+    expected = tensor([b"a\0"], check=Check("equal"), datatype="BYTES")
+    assert compare(expected, tensor([b"a\0"], datatype="BYTES")) is None
+    assert compare(expected, tensor([b"a"], datatype="BYTES")) is not None
+
+
+@pytest.mark.parametrize(("given_value", "is_same"), [(1.01, True), (1.1, False), (math.nan, False), (math.inf, False)])
+def test_max_abs_bounds_every_value(given_value, is_same):
+    expected = tensor([1.0, 1.0], check=Check("max_abs", 0.05))
+    assert (compare(expected, tensor([1.0, given_value])) is None) == is_same
+
+
+def test_min_cosine_is_asked_of_every_row():
+    expected = tensor([1.0, 0.0, 0.0, 1.0], [2, 2], Check("min_cosine", 0.99))
+    assert compare(expected, tensor([2.0, 0.0, 0.0, 3.0], [2, 2])) is None
+    assert compare(expected, tensor([1.0, 0.0, 1.0, 0.0], [2, 2])) is not None
+
+
+def test_a_row_of_zeros_has_no_direction_and_is_a_difference():
+    assert compare(tensor([1.0, 0.0], check=Check("min_cosine", 0.0)), tensor([0.0, 0.0])) is not None
+
+
+@given(st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=1, max_size=20))
+def test_the_cosine_is_that_of_numpy(pairs):
+    want, have = np.array(pairs).T
+    norms = np.linalg.norm(want) * np.linalg.norm(have)
+    if norms < 1e-6:
+        return
+    cosine = float(want @ have / norms)
+    just_below, just_above = (Check("min_cosine", cosine + step) for step in (-1e-6, 1e-6))
+    assert compare(tensor(want.tolist(), check=just_below), tensor(have.tolist())) is None
+    assert compare(tensor(want.tolist(), check=just_above), tensor(have.tolist())) is not None
+
+
+@given(st.lists(st.binary(max_size=30)))
+def test_bytes_travel_as_the_official_client_packs_them(items):
+    from tritonclient.utils import serialize_byte_tensor
+
+    packed = _pack(items)
+    assert _unpack(packed) == items
+    if items:
+        official = serialize_byte_tensor(np.array([*items, b""], dtype=object)[:-1])
+        assert packed == official.item()
