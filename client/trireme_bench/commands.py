@@ -59,8 +59,16 @@ def bench() -> None:
     "--rate", callback=_numbers, metavar="N,N,...", help="Requests per second, open loop: in place of --concurrency."
 )
 @click.option("--repetitions", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--warm-up", default=2.0, show_default=True, help="Seconds before each measurement.")
-@click.option("--duration", default=10.0, show_default=True, help="Seconds of each measurement.")
+@click.option(
+    "--warm-up", type=click.FloatRange(0), default=2.0, show_default=True, help="Seconds before each measurement."
+)
+@click.option(
+    "--duration",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds of each measurement.",
+)
 @click.option("--tokenizer", type=click.Path(exists=True, path_type=Path), help="Check token counts with this file.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every figure to this file.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Write latency against throughput as PNG.")
@@ -117,8 +125,8 @@ class EncodeSettings:
 @bench.command()
 @click.option("--model", "models", multiple=True, default=("embed", "guard", "vision"), show_default=True)
 @click.option("--workload", "workloads", multiple=True, default=("16", "mix", "500x375"), show_default=True)
-@click.option("--requests", default=20_000, show_default=True)
-@click.option("--clients", default=64, show_default=True)
+@click.option("--requests", type=click.IntRange(1), default=20_000, show_default=True)
+@click.option("--clients", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every figure to this file.")
 @click.option("--url", help="HOST[:PORT] of the HTTP endpoint. Default: 127.0.0.1:8000.")
 @click.option("--server-pid", type=int, help="Process to watch. Default: the one that listens at the URL.")
@@ -151,12 +159,12 @@ def _server(url: str | None, encoding: Encoding, pid: int | None) -> Server:
     from trireme_client.endpoint import Endpoint
 
     from trireme_bench.lanes import Server
-    from trireme_bench.processes import listening_process
+    from trireme_bench.processes import serving_process
 
     with _usage_errors():
         endpoint = Endpoint.parse(url, "grpc" if encoding == "grpc" else "http")
     host, _, port = endpoint.address.rpartition(":")
-    return Server(host.strip("[]"), int(port), encoding, pid or listening_process(int(port)))
+    return Server(host.strip("[]"), int(port), encoding, pid or serving_process(int(port)))
 
 
 def _scenarios(server: Server, models: Sequence[str], workloads: Sequence[str]) -> list[Scenario]:

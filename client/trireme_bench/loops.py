@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from trireme_client.errors import ServerError
+
 from trireme_bench.lanes import Lane
 
 SEED = 7
@@ -39,6 +41,19 @@ def note(record: Record, number: int, sent_s: float, answered: bool, reply: byte
         record.samples.append((number, reply))
 
 
+async def carry_out(loop: "ClosedLoop | OpenLoop", lanes: Sequence[Lane], patience_s: float = 60) -> None:
+    """Run the loop to its end. Raises `ServerError` if requests are under way and none is answered for that long."""
+    run = asyncio.ensure_future(loop.run(lanes))
+    replies = -1
+    while not (await asyncio.wait({run}, timeout=patience_s))[0]:
+        found = len(loop.record.ended) + len(loop.record.failed)
+        if found == replies and loop.under_way:
+            run.cancel()
+            raise ServerError(f"no reply in {patience_s:g} s, with {len(loop.under_way)} requests under way")
+        replies = found
+    await run
+
+
 class ClosedLoop:
     """One request under way per lane. Ends when the time is over or enough were sent, and all have been answered."""
 
@@ -48,13 +63,13 @@ class ClosedLoop:
         self._requests = requests
         self._until_s = until_s
         self._most = most
-        self._under_way: dict[Lane, tuple[int, float]] = {}  # number of the request, when it was sent
+        self.under_way: dict[Lane, tuple[int, float]] = {}  # number of the request, when it was sent
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, lanes: Sequence[Lane]) -> None:
         for lane in lanes:
             self._send(lane)
-        if self._under_way:
+        if self.under_way:
             await self._done
 
     def _send(self, lane: Lane) -> None:
@@ -62,13 +77,13 @@ class ClosedLoop:
         now = perf_counter()
         if now < self._until_s and (self._most is None or number < self._most):
             self.sent = number + 1
-            self._under_way[lane] = number, now
+            self.under_way[lane] = number, now
             lane.send(self._requests[number % len(self._requests)])
-        elif not self._under_way and not self._done.done():
+        elif not self.under_way and not self._done.done():
             self._done.set_result(None)
 
     def replied(self, lane: Lane, answered: bool, reply: bytes) -> None:
-        number, sent_s = self._under_way.pop(lane)
+        number, sent_s = self.under_way.pop(lane)
         note(self.record, number, sent_s, answered, reply)
         self._send(lane)
 
@@ -89,7 +104,7 @@ class OpenLoop:
         self._rng = random.Random(SEED)
         self._free: list[Lane] = []
         self._late: deque[tuple[int, float]] = deque()  # number of the request, when it was due
-        self._under_way: dict[Lane, tuple[int, float]] = {}
+        self.under_way: dict[Lane, tuple[int, float]] = {}
 
     async def run(self, lanes: Sequence[Lane]) -> None:
         self._free = list(lanes)
@@ -100,16 +115,16 @@ class OpenLoop:
             self._late.append((self.sent, due_s))
             self.sent += 1
             self._start()
-        while self._late or self._under_way:
+        while self._late or self.under_way:
             await asyncio.sleep(0.01)
 
     def _start(self) -> None:
         while self._late and self._free:
             lane = self._free.pop()
-            number, _ = self._under_way[lane] = self._late.popleft()
+            number, _ = self.under_way[lane] = self._late.popleft()
             lane.send(self._requests[number % len(self._requests)])
 
     def replied(self, lane: Lane, answered: bool, reply: bytes) -> None:
-        note(self.record, *self._under_way.pop(lane), answered, reply)
+        note(self.record, *self.under_way.pop(lane), answered, reply)
         self._free.append(lane)
         self._start()

@@ -9,7 +9,7 @@ import numpy as np
 from trireme_client.errors import ServerError
 
 from trireme_bench.lanes import Server, open_lanes
-from trireme_bench.loops import ClosedLoop, OpenLoop, Record
+from trireme_bench.loops import ClosedLoop, OpenLoop, Record, carry_out
 from trireme_bench.processes import CpuShares, CpuTimes, cpu_times
 from trireme_bench.wire import text_of
 
@@ -54,7 +54,7 @@ async def measure(
     loop = _loop(requests, load, end_s)
     async with open_lanes(server, load.concurrency or OPEN_LOOP_LANES, loop.replied) as lanes:
         watch = asyncio.gather(_cpu_at(start_s, server.pid), _cpu_at(end_s, server.pid))
-        await loop.run(lanes)
+        await carry_out(loop, lanes)
         before, after = await watch
     shares = after.since(before) if server.pid is not None else None
     return figures(loop.record, start_s, end_s, shares), loop.record.samples

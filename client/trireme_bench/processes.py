@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -43,11 +44,22 @@ class Memory:
     bytes: int
 
 
-def listening_process(port: int) -> int | None:
-    """The process that listens on a TCP port of this machine; None if none of ours does."""
+def serving_process(port: int) -> int | None:
+    """The process that listens on a TCP port of this machine, or the `trireme serve` that started it.
+
+    None if no process that we may look into listens there.
+    """
     for connection in psutil.net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
-            return connection.pid
+            return _launcher(connection.pid) or connection.pid
+    return None
+
+
+def _launcher(pid: int | None) -> int | None:
+    for ancestor in psutil.Process(pid).parents() if pid else ():
+        names = [Path(argument).name for argument in _arguments(ancestor)]
+        if ("trireme", "serve") in pairwise(names):
+            return ancestor.pid
     return None
 
 
@@ -96,11 +108,15 @@ def _resident(process: psutil.Process) -> int | None:
         return None
 
 
-def _name(process: psutil.Process) -> str:
+def _arguments(process: psutil.Process) -> list[str]:
     try:
-        arguments = process.cmdline()
-    except psutil.NoSuchProcess:
-        arguments = []
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    arguments = _arguments(process)
     name = Path(arguments[0]).name if arguments else "?"
     if name == STUB and len(arguments) > STUB_INSTANCE_ARGUMENT:
         name = arguments[STUB_INSTANCE_ARGUMENT]

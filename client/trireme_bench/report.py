@@ -17,27 +17,19 @@ from trireme_bench.encode import Run, Summary
 from trireme_bench.soak import Soak
 from trireme_bench.wire import Encoding
 
+COLUMNS = (
+    *("model", "workload", "load"),
+    *("requests/s", "spread", "p50 ms", "p90 ms", "p99 ms"),
+    *("errors", "server", "bench", "foreign", "cosine"),
+)
 MOST_COLUMNS = 160
 MOST_FOREIGN_CPU = 0.06  # above that, the figures say more about the other programs on the machine
 
 
 def print_table(summaries: Sequence[Summary]) -> None:
     table = Table(caption=_caption(summaries))
-    for name in ("model", "workload", "load"):
-        table.add_column(name)
-    for name in (
-        "requests/s",
-        "spread",
-        "p50 ms",
-        "p90 ms",
-        "p99 ms",
-        "errors",
-        "server",
-        "bench",
-        "foreign",
-        "cosine",
-    ):
-        table.add_column(name, justify="right")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in COLUMNS[:3] else "right")
     for row in summaries:
         table.add_row(
             row.scenario.target.model,
@@ -59,9 +51,8 @@ def _print(table: Table) -> None:
 
 
 def _caption(summaries: Sequence[Summary]) -> str:
-    text = (
-        "Medians. server, bench, foreign: shares of all cores. cosine: the least of answers under load to those alone."
-    )
+    text = "Medians. load: callers at a time, or requests/s. server, bench, foreign: shares of all cores."
+    text += " cosine: of answers under load to the same ones alone, the least."
     if any((row.foreign_cpu or 0) > MOST_FOREIGN_CPU for row in summaries):
         text += f" Rows with more than {MOST_FOREIGN_CPU:.0%} foreign CPU do not count."
     return text

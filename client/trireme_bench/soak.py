@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from trireme_bench.lanes import Server, open_lanes
-from trireme_bench.loops import ClosedLoop
+from trireme_bench.loops import ClosedLoop, carry_out
 from trireme_bench.processes import Memory, memory
 from trireme_bench.wire import text_of
 
@@ -52,7 +52,7 @@ async def soak(server: Server, requests: Sequence[bytes], count: int, clients: i
     start_s = perf_counter()
     async with open_lanes(server, clients, loop.replied) as lanes:
         watch = asyncio.ensure_future(_watch(loop, server.pid, samples))
-        await loop.run(lanes)
+        await carry_out(loop, lanes)
         watch.cancel()
     seconds = perf_counter() - start_s
     failed = tuple(text_of(reply) for _, reply in loop.record.failed)

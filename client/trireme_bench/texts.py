@@ -47,7 +47,10 @@ def texts(workload: str, count: int) -> list[str]:
 
 def check_counts(tokenizer_file: Path, workload: str, count: int) -> None:
     """Raises `ValueError` if this tokenizer (a Hugging Face `tokenizer.json`) counts otherwise."""
-    from tokenizers import Tokenizer
+    try:
+        from tokenizers import Tokenizer
+    except ModuleNotFoundError:
+        raise ValueError("a tokenizer can only be checked where the package `tokenizers` is installed") from None
 
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     tokenizer.no_truncation()

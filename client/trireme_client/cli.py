@@ -44,13 +44,13 @@ class TriremeGroup(click.Group):
             ctx.exit(getattr(error, "exit_code", 1))
 
     def list_commands(self, _: click.Context) -> list[str]:
-        return [name for name, subcommand in self._subcommands().items() if subcommand.missing_extra is None]
+        return [name for name, subcommand in self._subcommands().items() if not subcommand.missing]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         subcommand = self._subcommands().get(cmd_name)
         if subcommand is None:
             return None
-        if subcommand.missing_extra:
+        if subcommand.missing:
             raise click.UsageError(subcommand.advice, ctx)
         try:
             command = subcommand.entry_point.load()

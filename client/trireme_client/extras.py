@@ -13,26 +13,25 @@ class Subcommand:
     """One entry point, `NAME = "module:attribute [extra]"`."""
 
     entry_point: EntryPoint
-    missing_extra: str | None  # None: all that it needs is installed
+    missing: tuple[str, ...]  # the packages that its extra needs and that are not installed
 
     @property
     def advice(self) -> str:
-        return f"`trireme {self.entry_point.name}` needs more packages: pip install '{self.missing_extra}'"
+        (extra,) = self.entry_point.extras
+        return f"`trireme {self.entry_point.name}` needs {', '.join(self.missing)}: pip install 'trireme[{extra}]'"
 
 
 def subcommands() -> dict[str, Subcommand]:
     """By name, sorted, and whether installed or not."""
     found = sorted(entry_points(group=GROUP), key=lambda entry_point: entry_point.name)
-    return {entry_point.name: Subcommand(entry_point, _missing_extra(entry_point)) for entry_point in found}
+    return {entry_point.name: Subcommand(entry_point, _missing(entry_point)) for entry_point in found}
 
 
-def _missing_extra(entry_point: EntryPoint) -> str | None:
+def _missing(entry_point: EntryPoint) -> tuple[str, ...]:
     assert entry_point.dist, "entry_points() names the distribution of each"
     distribution = entry_point.dist.metadata["Name"]
-    for extra in entry_point.extras:
-        if not all(map(_installed, _requirements(distribution, extra))):
-            return f"{distribution}[{extra}]"
-    return None
+    needed = [requirement for extra in entry_point.extras for requirement in _requirements(distribution, extra)]
+    return tuple(f"{one.name}{one.specifier}" for one in needed if not _installed(one))
 
 
 def _requirements(distribution: str, extra: str) -> list[Requirement]:

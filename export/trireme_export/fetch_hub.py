@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from trireme_export.catalogue import Source
 from trireme_export.checkpoint import Checkpoint, open_checkpoint
 from trireme_export.errors import SourceUnavailable
+from trireme_export.files import published_folder
 from trireme_export.progress import Advance
 
 _URI = re.compile(r"hf://([\w.-]+/[\w.-]+)@([\w./-]+)")
@@ -48,11 +50,10 @@ def _download(repository: str, commit: str, folder: Path) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
-    from trireme_export.files import published_folder
-
     try:
         with published_folder(folder) as temporary:
             snapshot_download(repository, revision=commit, local_dir=temporary, allow_patterns=list(WANTED))
+            shutil.rmtree(temporary / ".cache", ignore_errors=True)  # the client's notes on the download
     except (HfHubHTTPError, OSError, RuntimeError) as error:
         raise _unreachable(repository, commit, error) from error
     return folder

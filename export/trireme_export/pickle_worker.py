@@ -36,7 +36,7 @@ def main(path: str) -> None:
     sandbox.limit_resources(MEMORY_BASE + 6 * Path(path).stat().st_size, CPU_S)
     if not sandbox.filter_system_calls():
         raise Refused("this machine has no system-call filter (seccomp), so the file cannot be read safely")
-    tensors = _tensors(torch.load(path, map_location="cpu", weights_only=True))
+    tensors = named_tensors(torch.load(path, map_location="cpu", weights_only=True))
     sys.stdout.buffer.write(save({name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}))
     sys.stdout.buffer.flush()
     network = "an empty network namespace" if no_network else "no network namespace (not permitted)"
@@ -54,7 +54,12 @@ def _load_sandbox() -> ModuleType:
     return module
 
 
-def _tensors(content: Any) -> dict[str, Any]:
+def named_tensors(content: Any) -> dict[str, Any]:
+    """The tensors of what a training script saved.
+
+    Raises:
+        Refused: it is not a mapping of names to tensors, alone or under one of CONTAINERS.
+    """
     import torch
 
     if isinstance(content, dict):

@@ -59,12 +59,11 @@ def _where_options(function: Function) -> Function:
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
-    default=5,
+    default=6,
     show_default=True,
-    help="Crashes of a model, or of the server, within --restart-window before giving up.",
+    help="Attempts in a row to bring back a model, or the server, before giving up.",
 )
-@click.option("--restart-window", type=click.FloatRange(min=1), default=300.0, show_default=True, metavar="SECONDS")
-def serve(log_format: Any, shutdown_timeout: float, stall_timeout: float, max_restarts: int, restart_window: float,
+def serve(log_format: Any, shutdown_timeout: float, stall_timeout: float, max_restarts: int,
           **where: Any) -> None:  # fmt: skip
     """Start Triton with the models of a repository and keep them answering.
 
@@ -83,7 +82,6 @@ def serve(log_format: Any, shutdown_timeout: float, stall_timeout: float, max_re
         shutdown_timeout_s=shutdown_timeout,
         stall_timeout_s=stall_timeout,
         max_restarts=max_restarts,
-        restart_window_s=restart_window,
         **where,
     )
     terminal = make_terminal(log_format)

@@ -15,26 +15,32 @@ _TIMEOUT_S = 120.0
 def ask_stream(address: str, entry: str, sample: GoldenSample) -> Answer:
     """The first answer to `sample` that holds tensors, from the gRPC endpoint at `address` (host:port).
 
+    Waits for the end of the stream, since a stream that is left early keeps its model from being unloaded.
+
     Raises:
         TritonRefused: an error, or no answer in time.
     """
     from tritonclient import grpc
 
     answers: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
-    with grpc.InferenceServerClient(address) as client:
-        client.start_stream(lambda result, error: answers.put((result, error)))
-        client.async_stream_infer(entry, [_input(grpc, tensor) for tensor in sample.inputs])
-        try:
-            while True:
-                result, error = answers.get(timeout=_TIMEOUT_S)
-                if error is not None:
-                    raise TritonRefused(str(error))
-                if result.get_response().outputs:
-                    return _answer(result)
-        except queue.Empty:
-            raise TritonRefused(f"no answer within {_TIMEOUT_S:g} s") from None
-        finally:
-            client.stop_stream(cancel_requests=True)
+    client = grpc.InferenceServerClient(address)
+    client.start_stream(lambda result, error: answers.put((result, error)))
+    inputs = [_input(grpc, tensor) for tensor in sample.inputs]
+    client.async_stream_infer(entry, inputs, enable_empty_final_response=True)
+    answer: Answer = {}
+    try:
+        while True:
+            result, error = answers.get(timeout=_TIMEOUT_S)
+            if error is not None:
+                raise TritonRefused(str(error))
+            answer = answer or _answer(result)
+            if result.get_response().parameters["triton_final_response"].bool_param:
+                return answer
+    except queue.Empty:
+        client.stop_stream(cancel_requests=True)  # else closing waits for the answer as well
+        raise TritonRefused(f"no end of the answer within {_TIMEOUT_S:g} s") from None
+    finally:
+        client.close()
 
 
 def _input(grpc: Any, tensor: Tensor) -> Any:

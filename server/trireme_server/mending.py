@@ -20,10 +20,9 @@ class Repair:
 class Mending:
     """The repairs that wait and those that run. A group has one at a time; what breaks meanwhile comes after it."""
 
-    def __init__(self, group_of: Callable[[str], Group], limit: int, window_s: float) -> None:
+    def __init__(self, group_of: Callable[[str], Group], limit: int) -> None:
         self._group_of = group_of
         self._limit = limit
-        self._window_s = window_s
         self._waiting: dict[Group, set[str]] = {}
         self._due: dict[Group, float] = {}
         self._running: dict[Group, tuple[Repair, float]] = {}
@@ -39,14 +38,14 @@ class Mending:
         """Notes that models of one group broke; False: too often, so that another attempt is no use."""
         group = self._group_of(next(iter(models)))
         self._waiting.setdefault(group, set()).update(models)
-        budget = self._budgets.setdefault(group, CrashBudget(self._limit, self._window_s))
-        pause = budget.pause_after_crash(now)
+        budget = self._budgets.setdefault(group, CrashBudget(self._limit))
+        pause = budget.crashed(now)
         if pause is not None:
             self._due[group] = now + pause
         return pause is not None
 
     def start_due(self, now: float) -> list[Repair]:
-        """The repairs to begin now. They run until `ends` is called."""
+        """The repairs to begin now. They run until `mended` or `failed` is called."""
         groups = [group for group, due in self._due.items() if now >= due and group not in self._running]
         repairs = []
         for group in groups:
@@ -56,10 +55,16 @@ class Mending:
             repairs.append(repair)
         return repairs
 
-    def ends(self, repair: Repair, now: float) -> float:
-        """A repair has ended, well or badly; returns how many seconds it took."""
+    def mended(self, repair: Repair, now: float) -> float:
+        """A repair has succeeded; returns how many seconds it took."""
         _, began = self._running.pop(repair.group)
+        self._budgets[repair.group].recovered(now)
         return now - began
+
+    def failed(self, repair: Repair, now: float) -> bool:
+        """A repair has failed, and another one follows; False: too often, so that it is no use."""
+        del self._running[repair.group]
+        return self.breaks(repair.models, now)
 
     def forget(self) -> None:
         """The server has gone, and all models with it. The budgets stay."""

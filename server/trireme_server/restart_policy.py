@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections import deque
-
+_QUICK_S = 10.0  # a recovery that lasts longer than this was a real one
+_PATIENCE = 4  # recoveries that do not last are borne so much longer than attempts that fail
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 
 
 class CrashBudget:
-    """At most `limit` crashes within `window_s`; the pause doubles with each, and the first has none."""
+    """Gives up after `limit` failed attempts in a row, or after four times as many recoveries that did not last.
 
-    def __init__(self, limit: int, window_s: float) -> None:
+    The first attempt after a crash has no pause, then the pause doubles with every failure.
+    """
+
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._window_s = window_s
-        self._crashes: deque[float] = deque()
+        self._failures = 0  # since it last answered
+        self._relapses = 0  # crashes soon after a recovery, in a row
+        self._recovered_at: float | None = None
 
-    @property
-    def crashes(self) -> int:
-        """How many crashes lie within the window that ended with the last one."""
-        return len(self._crashes)
-
-    def pause_after_crash(self, now: float) -> float | None:
-        """Notes a crash; gives the seconds to wait before the next start, or None: give up."""
-        while self._crashes and now - self._crashes[0] > self._window_s:
-            self._crashes.popleft()
-        self._crashes.append(now)
-        if len(self._crashes) > self._limit:
+    def crashed(self, now: float) -> float | None:
+        """Notes a crash or a failed attempt; gives the seconds to wait before the next one, or None: give up."""
+        if self._recovered_at is not None:
+            self._relapses = self._relapses + 1 if now - self._recovered_at <= _QUICK_S else 0
+            self._failures = 0
+            self._recovered_at = None
+        self._failures += 1
+        if self._failures > self._limit or self._relapses > _PATIENCE * self._limit:
             return None
-        if len(self._crashes) == 1:
-            return 0.0
-        return float(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (len(self._crashes) - 2)))
+        return 0.0 if self._failures == 1 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (self._failures - 2))
+
+    def recovered(self, now: float) -> None:
+        """Notes that it answers again."""
+        self._recovered_at = now

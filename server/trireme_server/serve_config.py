@@ -27,8 +27,7 @@ class ServeConfig:
     verify_artifacts: bool = True
     shutdown_timeout_s: float = 30.0  # for running requests, from the first signal on
     stall_timeout_s: float = 30.0  # without an answer while the CPU is busy
-    max_restarts: int = 5  # of one model, or of the server, within `restart_window_s`
-    restart_window_s: float = 300.0
+    max_restarts: int = 6  # attempts in a row to bring back a model, or the server
 
     @property
     def ports(self) -> dict[str, int]:

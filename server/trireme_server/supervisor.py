@@ -10,7 +10,7 @@ import os
 import queue
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from trireme_server import events
@@ -42,8 +42,8 @@ class Supervisor:
         self._clock = PatientClock()
         self._now = self._clock.look()
         self._generation = 0
-        self._crashes = CrashBudget(config.max_restarts, config.restart_window_s)
-        self._mending = Mending(parts.fleet.group_of, config.max_restarts, config.restart_window_s)
+        self._crashes = CrashBudget(config.max_restarts)
+        self._mending = Mending(parts.fleet.group_of, config.max_restarts)
         self._launcher_phases: ColdStart = {}
         self._was_ready = False
         self._stop_asked = False
@@ -177,7 +177,7 @@ class Supervisor:
         self._mending.forget()
         self._phases = dict.fromkeys(self._phases, ModelPhase.WAITING)
         self._reason = reason
-        pause = self._crashes.pause_after_crash(self._now)
+        pause = self._crashes.crashed(self._now)
         if pause is None:
             raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
         self._restarts += 1
@@ -186,6 +186,7 @@ class Supervisor:
 
     def _brought_up(self, entries: Mapping[str, EntryStart]) -> None:
         self._is_up = True
+        self._crashes.recovered(self._now)
         self._scraped_at = self._now
         self._worker.scrape()
         if self._was_ready:
@@ -224,12 +225,9 @@ class Supervisor:
             self._phases[model] = ModelPhase.DEAD
             self._reloads[model, trouble.verdict.kind] += 1
             self._regions[model] = self._roster.retire(model, self._now + self._parts.config.shutdown_timeout_s)
-            self._break([model], trouble.verdict.text)
-
-    def _break(self, models: Collection[str], reason: str) -> None:
-        self._reason = f"{', '.join(sorted(models))}: {reason}"
-        if not self._mending.breaks(models, self._now):
-            raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
+            self._reason = f"{model}: {trouble.verdict.text}"
+            if not self._mending.breaks([model], self._now):
+                raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
 
     def _start_repairs(self) -> None:
         config = self._parts.config
@@ -243,17 +241,18 @@ class Supervisor:
         self._lost.expect(regions, connections, at)
 
     def _repaired(self, repair: Repair) -> None:
-        seconds = self._mending.ends(repair, self._now)
+        seconds = self._mending.mended(repair, self._now)
         names = ", ".join(sorted(repair.models))
         self._parts.terminal.say(f"{names}: answers again after {seconds:.1f} s")
         self._in_trouble(self._roster.enlist(self._server.pid, repair.models & self._parts.fleet.with_stubs, self._now))
 
     def _repair_failed(self, repair: Repair, reason: str) -> None:
-        self._mending.ends(repair, self._now)
         self._parts.terminal.say(reason, "error")
         for model in repair.models:
             self._phases[model] = ModelPhase.DEAD
-        self._break(repair.models, reason)
+        self._reason = reason
+        if not self._mending.failed(repair, self._now):
+            raise ServeError(f"crash loop, given up: {reason}", ExitCode.CRASH_LOOP)
 
     def _close_lost(self) -> None:
         try:

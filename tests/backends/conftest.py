@@ -66,12 +66,16 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., T
     """`triton(repository)`: a server in explicit model control, stopped when the module's tests are done.
 
     It is ready when it has loaded `models`, by default all of the repository. `options` are further arguments.
+    Configs must be complete unless it may `auto_complete` them.
     """
     with contextlib.ExitStack() as servers:
 
-        def start(repository: Path, *, models: Sequence[str] = ("*",), options: Sequence[str] = ()) -> Triton:
+        def start(
+            repository: Path, *, models: Sequence[str] = ("*",), options: Sequence[str] = (), auto_complete: bool = False
+        ) -> Triton:
             run_folder = tmp_path_factory.mktemp("triton")
-            arguments = [*(f"--load-model={model}" for model in models), *options]
+            complete = [] if auto_complete else ["--disable-auto-complete-config"]
+            arguments = [*(f"--load-model={model}" for model in models), *complete, *options]
             return servers.enter_context(_server(repository, run_folder, arguments))
 
         yield start
@@ -112,7 +116,6 @@ def _command(repository: Path, run_folder: Path, shm_prefix: str, ports: list[in
         f"--backend-directory={backends}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         "--model-control-mode=explicit",
-        "--disable-auto-complete-config",
         "--allow-gpu-metrics=false",
         "--exit-timeout-secs=5",
         *("--http-address=127.0.0.1", "--http-port", http),

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 from trireme_bench.lanes import Lane
-from trireme_bench.loops import SAMPLE_EVERY, ClosedLoop, OpenLoop, Record
+from trireme_bench.loops import SAMPLE_EVERY, ClosedLoop, OpenLoop, Record, carry_out
 from trireme_bench.measure import figures
 from trireme_client.errors import ServerError
 
@@ -72,6 +72,15 @@ def test_a_closed_loop_ends_when_its_time_is_over() -> None:
 
     loop = asyncio.run(run())
     assert loop.sent == len(loop.record.ended) > 0
+
+
+def test_a_server_that_answers_no_more_is_an_error_and_not_a_hang() -> None:
+    async def run() -> None:
+        loop = ClosedLoop([b"a"], perf_counter() + 0.01)
+        await carry_out(loop, [EchoLane(loop.replied, 3600)], patience_s=0.1)
+
+    with pytest.raises(ServerError, match="1 requests under way"):
+        asyncio.run(run())
 
 
 async def open_loop(rate: float, seconds: float, lanes: int, answer_s: float) -> OpenLoop:

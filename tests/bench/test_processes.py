@@ -5,18 +5,35 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from trireme_bench.processes import CpuTimes, cpu_times, listening_process, memory, tree
+from trireme_bench.processes import CpuTimes, cpu_times, memory, serving_process, tree
 
+LISTEN = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+server.accept()
+"""
 BUSY_CHILD = "import os\nif not os.fork():\n    while True: pass\nos.wait()"
 
 
 def test_the_process_behind_a_port_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        assert listening_process(port) == os.getpid()
-    assert listening_process(port) is None
+        assert serving_process(port) == os.getpid()
+    assert serving_process(port) is None
+
+
+def test_a_server_is_watched_from_its_launcher_down(tmp_path: Path) -> None:
+    (tmp_path / "trireme").write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {LISTEN!r}])")
+    command = [sys.executable, str(tmp_path / "trireme"), "serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout
+        port = int(launcher.stdout.readline())
+        assert serving_process(port) == launcher.pid
+        socket.create_connection(("127.0.0.1", port)).close()
 
 
 def test_the_cpu_time_of_a_server_is_that_of_its_whole_tree() -> None:

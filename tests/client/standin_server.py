@@ -136,8 +136,8 @@ def standin_server(folder: Path, models: tuple[str, ...] = tuple(MODELS)) -> Ite
     http, grpc, metrics = (f"127.0.0.1:{port}" for port in free_ports(3))
     server = StandinServer(folder=folder, http=http, grpc=grpc, metrics=metrics, models=models)
     server.lay_out()
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.stop()

@@ -37,11 +37,11 @@ def test_help_lists_the_commands_whose_extra_is_installed(metadata: Path) -> Non
     assert not {"ghost", "outdated"} & listed
 
 
-@pytest.mark.parametrize("name", ["ghost", "outdated"])
-def test_a_command_whose_extra_is_missing_says_how_to_get_it(metadata: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "missing"), [("ghost", "there-is-no-such-package>=1"), ("outdated", "click<1")])
+def test_a_command_whose_extra_is_missing_says_how_to_get_it(metadata: Path, name: str, missing: str) -> None:
     result = run(metadata, name, "--anything")
     assert result.returncode == 2
-    assert f"pip install 'trireme[{name}]'" in result.stderr.decode()
+    assert f"`trireme {name}` needs {missing}: pip install 'trireme[{name}]'" in result.stderr.decode()
 
 
 def test_an_unknown_command_is_wrong_usage(metadata: Path) -> None:

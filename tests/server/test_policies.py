@@ -9,26 +9,37 @@ A, B = frozenset({"a_first", "a_second", "a"}), frozenset({"b"})
 
 
 def mending(limit=5):
-    return Mending(lambda model: A if model in A else B, limit, 300.0)
+    return Mending(lambda model: A if model in A else B, limit)
 
 
-def test_the_first_crash_has_no_pause_and_then_the_pause_doubles():
-    budget = CrashBudget(8, 300.0)
-    assert [budget.pause_after_crash(0.0) for _ in range(8)] == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+def test_the_first_attempt_has_no_pause_and_then_the_pause_doubles_up_to_half_a_minute():
+    budget = CrashBudget(9)
+    assert [budget.crashed(0.0) for _ in range(9)] == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 
-def test_more_crashes_than_the_limit_within_the_window_are_given_up():
-    budget = CrashBudget(2, 300.0)
-    assert [budget.pause_after_crash(now) for now in (0.0, 100.0, 200.0)] == [0.0, 0.5, None]
+def test_more_failures_in_a_row_than_the_limit_are_given_up():
+    budget = CrashBudget(2)
+    assert [budget.crashed(now) for now in (0.0, 100.0, 200.0)] == [0.0, 0.5, None]
 
 
-def test_crashes_before_the_window_are_forgotten():
-    budget = CrashBudget(1, 300.0)
-    assert [budget.pause_after_crash(now) for now in (0.0, 301.0, 602.5)] == [0.0, 0.0, 0.0]
+def test_a_recovery_ends_the_row_of_failures():
+    budget = CrashBudget(2)
+    for now in (0.0, 1000.0, 2000.0):
+        assert budget.crashed(now) == 0.0
+        assert budget.crashed(now) == 0.5
+        budget.recovered(now)
+
+
+def test_recoveries_that_do_not_last_are_given_up_as_well_only_later():
+    budget, pauses = CrashBudget(1), []
+    for now in range(7):
+        pauses.append(budget.crashed(float(now)))
+        budget.recovered(float(now))
+    assert pauses == [0.0, 0.0, 0.0, 0.0, 0.0, None, None]
 
 
 def test_no_restart_at_all_can_be_asked_for():
-    assert CrashBudget(0, 300.0).pause_after_crash(0.0) is None
+    assert CrashBudget(0).crashed(0.0) is None
 
 
 def test_a_broken_model_is_mended_at_once():
@@ -38,7 +49,7 @@ def test_a_broken_model_is_mended_at_once():
     assert repair.models == {"a_first"}
     assert repair.group == A
     assert table.broken == {"a_first"}
-    assert table.ends(repair, 3.5) == 2.5
+    assert table.mended(repair, 3.5) == 2.5
     assert not table.broken
 
 
@@ -48,7 +59,7 @@ def test_a_group_has_one_repair_at_a_time_and_what_breaks_meanwhile_comes_after_
     (first,) = table.start_due(0.0)
     table.breaks({"a_second"}, 0.1)
     assert table.start_due(10.0) == []
-    table.ends(first, 10.0)
+    table.mended(first, 10.0)
     (second,) = table.start_due(10.0)
     assert second.models == {"a_second"}
 
@@ -60,14 +71,12 @@ def test_groups_are_mended_side_by_side():
     assert {repair.group for repair in table.start_due(0.0)} == {A, B}
 
 
-def test_a_group_that_breaks_again_waits_longer_each_time_until_it_is_given_up():
+def test_a_repair_that_fails_is_tried_again_later_until_it_is_given_up():
     table = mending(limit=2)
     assert table.breaks({"b"}, 0.0)
-    table.ends(table.start_due(0.0)[0], 1.0)
-    assert table.breaks({"b"}, 1.0)
+    assert table.failed(table.start_due(0.0)[0], 1.0)
     assert table.start_due(1.4) == []
-    table.ends(table.start_due(1.5)[0], 2.0)
-    assert not table.breaks({"b"}, 2.0)
+    assert not table.failed(table.start_due(1.5)[0], 2.0)
 
 
 def test_a_dead_server_ends_every_repair():

@@ -149,7 +149,7 @@ def test_a_model_that_keeps_dying_ends_the_launcher_with_the_reason(launch, repo
     mark = tmp_path / "die"
     write_model(repository, "frail", probe(parameters=parameters(die_when=str(mark))))
     write_manifest(repository, "frail", "frail", {"oars": "OARS"})
-    launcher = launch(repository, "--max-restarts", "2", "--restart-window", "600")
+    launcher = launch(repository, "--max-restarts", "2")
     mark.touch()
     os.kill(launcher.stub("frail").pid, signal.SIGKILL)
     assert launcher.process.wait(90) == 6

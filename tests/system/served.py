@@ -82,7 +82,7 @@ def serve(folder: Path, *options: str) -> Iterator[Serving]:
     http, grpc, metrics, health = free_ports(4)
     log = folder / "serve.log"
     command = [
-        *(sys.executable, "-m", "trireme_client", "serve", "--repository", str(REPOSITORY)),
+        *(str(Path(sys.executable).with_name("trireme")), "serve", "--repository", str(REPOSITORY)),
         *("--http-port", str(http), "--grpc-port", str(grpc)),
         *("--metrics-port", str(metrics), "--health-port", str(health), *options),
     ]

@@ -12,7 +12,7 @@ from trireme_triton.tensors import Array, Inputs, Outputs
 
 from trireme_network.cores import computes_bf16
 from trireme_network.graph import ANY, Graph, GraphTensor, RunFailed, Stream
-from trireme_network.index_guard import EXCESS, add_index_guard
+from trireme_network.index_guard import OUTSIDE, add_index_guard
 from trireme_network.model_config import ConfigRefused
 
 Precision = Literal["fp32", "bf16"]
@@ -92,8 +92,8 @@ class _Stream:
             _check_range(name, values)
         results = _translated(RunFailed, lambda: self._request.infer(dict(inputs), share_inputs=True))
         outputs = dict(zip(self._names, results.to_tuple(), strict=True))
-        if self._guarded and (excess := int(outputs[EXCESS].max())) > 0:
-            raise RunFailed(f"an index is {excess} beyond the table it selects from")
+        if self._guarded and outputs[OUTSIDE].any():
+            raise RunFailed("an index (a token id, or a place in a text that is too long) is outside its table")
         return {name: values for name, values in outputs.items() if name in self._wanted}
 
 
