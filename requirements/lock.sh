@@ -5,6 +5,6 @@ cd "$(dirname "$0")"
 compile() { pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
     --unsafe-package torch --strip-extras --no-header "$@"; }
 compile --output-file dev.lock dev.in
-for role in client server export; do
+for role in client server export; do  # the roles that users install
     compile --constraint dev.lock --output-file "$role.lock" "$role.in"
 done

@@ -15,7 +15,11 @@ PACKAGES = {
     if path.is_dir() and not path.is_symlink()
 }
 # Backends are deployed by copying a folder: what they share travels with each of them as a symlink.
-ALLOWED = {"trireme_bench": {"trireme_client"}, "trireme_stages": {"trireme_triton"}, "trireme_network": {"trireme_triton"}}
+ALLOWED = {
+    "trireme_bench": {"trireme_client"},
+    "trireme_stages": {"trireme_triton"},
+    "trireme_network": {"trireme_triton"},
+}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -31,7 +35,9 @@ def sources(package: Path) -> list[Path]:
 
 
 def shipped_sources() -> list[Path]:
-    return [file for package in PACKAGES.values() for file in sources(package)] + sorted(ROOT.glob("backends/*/model.py"))
+    return [file for package in PACKAGES.values() for file in sources(package)] + sorted(
+        ROOT.glob("backends/*/model.py")
+    )
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))
@@ -54,7 +60,8 @@ def test_a_backends_face_has_at_most_a_hundred_lines() -> None:
 
 def test_a_backend_folder_is_whole_when_its_links_are_followed() -> None:
     for link in (path for path in ROOT.glob("backends/*/*") if path.is_symlink()):
-        assert link.resolve().is_dir() and ROOT in link.resolve().parents, link
+        assert link.resolve().is_dir(), link
+        assert ROOT in link.resolve().parents, link
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -69,10 +76,12 @@ def test_lengths_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    files = sorted(((len(f.read_text().splitlines()), str(f.relative_to(ROOT))) for f in shipped_sources()), reverse=True)
+    files = sorted(
+        ((len(f.read_text().splitlines()), str(f.relative_to(ROOT))) for f in shipped_sources()), reverse=True
+    )
     lengths = sorted(length for length, _ in functions)
     with capsys.disabled():
-        print(f"\n{len(files)} files, {len(lengths)} functions, median {statistics.median(lengths):.0f} lines,", end=" ")
+        print(f"\n{len(files)} files, {len(lengths)} functions, median {statistics.median(lengths):.0f} lines,")
         print(f"nine in ten under {lengths[len(lengths) * 9 // 10]}; longest: {max(functions)}; largest: {files[0]}")
     assert max(functions)[0] <= 60, max(functions)
     assert files[0][0] <= 300, files[0]

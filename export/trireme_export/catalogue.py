@@ -117,14 +117,14 @@ CATALOGUE = {
             name="embed",
             sources=_MINILM,
             task=SentenceEmbedding(
-                windows=TextWindows(max_length=512, overlap=64, max_windows=16, combine="mean"),
+                windows=TextWindows(max_length=512, overlap=64, max_windows=256, combine="mean"),
             ),
         ),
         Entry(
             name="guard",
             sources=_MINILM,
             task=TextClassification(
-                windows=TextWindows(max_length=512, overlap=64, max_windows=16, combine="max"),
+                windows=TextWindows(max_length=512, overlap=64, max_windows=256, combine="max"),
                 head=PACKAGE / "guard_head",
             ),
         ),

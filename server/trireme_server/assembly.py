@@ -104,9 +104,10 @@ def _announce(
     prepared: Preparation, server: Span, entries: Mapping[str, EntryStart], cold_start: ColdStart
 ) -> ColdStart:
     """Prints the start's phases and how to use the server; gives the launcher's phases as metrics."""
+    set_up = Span(prepared.launcher[-1][1].end, server.begin)  # with the attempts that failed, if there were any
     report = account(
         process_start=prepared.launcher[0][1].begin,
-        launcher=[*prepared.launcher, ("server", server)],
+        launcher=[*prepared.launcher, ("set-up", set_up), ("server", server)],
         entries=entries,
         backend_phases=_by_model(cold_start),
     )

@@ -23,7 +23,7 @@ from trireme_server.processes import Processes
 from trireme_server.run_folder import assemble_backends, make_run_folder
 from trireme_server.serve_config import ServeConfig
 from trireme_server.shared_memory import region_prefix, remove, stale_regions
-from trireme_server.status import Board
+from trireme_server.status import Board, ModelPhase, Status
 from trireme_server.supervisor import Supervisor
 from trireme_server.terminal import Terminal
 from trireme_server.triton_process import clear_away
@@ -81,6 +81,7 @@ def _serve_prepared(prepared: Preparation) -> ExitCode:
     names = ", ".join(entry.name for entry in prepared.around.entries)
     prepared.terminal.say(f"serving {names} on {prepared.around.machine.cores} cores; log: {prepared.folder.log}")
     _raise_file_limit()
+    board.publish(Status(reason="the server is starting", models=dict.fromkeys(parts.fleet.models, ModelPhase.WAITING)))
     with _signals(inbox), _health(board, config):
         supervisor = Supervisor(parts)
         try:

@@ -16,7 +16,7 @@ from trireme_server.repository import Model
 
 _INSTALL = "pip install 'trireme[server]'"
 _RUNTIME = "trireme.runtime"
-_STAGE_MODULES = {"tokenize": ("tokenizers",), "image": ("PIL", "simplejpeg")}
+_STAGE_MODULES = {"tokenize": ("tokenizers",), "image": ("PIL",)}
 
 
 def server(around: Surroundings) -> Iterator[Finding]:

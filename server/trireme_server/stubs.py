@@ -83,10 +83,6 @@ class StubProbe:
             cpu_ticks=stat.cpu_ticks + (0 if is_idle else self._children_cpu_ticks(pid)),
         )
 
-    def forget_addresses(self) -> None:
-        """A region that grows is mapped elsewhere: look up every address anew."""
-        self._in_region.clear()
-
     def _is_in_region(self, address: int) -> bool:
         if address not in self._in_region:
             if len(self._in_region) > 256:

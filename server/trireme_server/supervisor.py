@@ -51,7 +51,6 @@ class Supervisor:
         self._restarts = 0
         self._connections_closed = 0
         self._start()
-        self._publish()
 
     def _start(self) -> None:
         """A new tritonserver, with nothing known about it yet."""

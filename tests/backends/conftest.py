@@ -71,7 +71,11 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., T
     with contextlib.ExitStack() as servers:
 
         def start(
-            repository: Path, *, models: Sequence[str] = ("*",), options: Sequence[str] = (), auto_complete: bool = False
+            repository: Path,
+            *,
+            models: Sequence[str] = ("*",),
+            options: Sequence[str] = (),
+            auto_complete: bool = False,
         ) -> Triton:
             run_folder = tmp_path_factory.mktemp("triton")
             complete = [] if auto_complete else ["--disable-auto-complete-config"]

@@ -13,7 +13,8 @@ from trireme_export.checkpoint import Checkpoint, open_checkpoint
 from trireme_export.fetch import fetch_first
 
 PROJECT = Path(__file__).resolve().parents[2]
-WORDS = "[PAD] [UNK] [CLS] [SEP] a three banks of oars the row moved as one rowing at dawn trireme was an ancient".split()
+VOCABULARY = "[PAD] [UNK] [CLS] [SEP] a three banks of oars the row moved as one rowing at dawn trireme was an ancient"
+WORDS = VOCABULARY.split()
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +53,10 @@ def write_tiny_checkpoint(folder: Path) -> None:
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     write_json(
         folder / "modules.json",
-        [{"idx": i, "path": path, "type": f"sentence_transformers.models.{kind}"} for i, (path, kind) in enumerate(modules)],
+        [
+            {"idx": i, "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (path, kind) in enumerate(modules)
+        ],
     )
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True})
     tiny_tokenizer().save(str(folder / "tokenizer.json"))

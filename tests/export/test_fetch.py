@@ -15,8 +15,12 @@ def make_wheel(folder, files):
     """A wheel that pip accepts, with `files` beside its metadata."""
     path = folder / "tiny_weights-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tiny_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
-        archive.writestr("tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            "tiny_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr("tiny_weights-1.0.dist-info/RECORD", "")
         for name, content in files.items():
             archive.writestr(name, content)
@@ -87,7 +91,15 @@ def test_weights_with_another_hash_than_pinned_are_refused(index, tmp_path):
 
 @pytest.mark.parametrize(
     "uri",
-    ["pypi://name", "pypi://name==1.0", "pypi://name==1.0#sha256=12", "hf://org", "hf://org/name", "ftp://x/y", "no/such/folder"],
+    [
+        "pypi://name",
+        "pypi://name==1.0",
+        "pypi://name==1.0#sha256=12",
+        "hf://org",
+        "hf://org/name",
+        "ftp://x/y",
+        "no/such/folder",
+    ],
 )
 def test_an_address_that_says_too_little_is_refused(uri, tmp_path):
     with pytest.raises(SourceUnavailable):

@@ -1,6 +1,8 @@
 """An entry is switched in whole: at no moment does a manifest stand for files that are not there."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,8 +35,6 @@ for generation in range(1, 1000):
 
 def stage(staged, generation):
     """An entry whose every file carries its generation; files large enough to be killed while they are written."""
-    import json
-
     artifacts = {}
     for model in MODELS:
         (staged / model / "1").mkdir(parents=True)
@@ -150,8 +150,6 @@ def test_a_repository_that_cannot_be_written_is_a_clear_error(tmp_path):
 def test_a_damaged_entry_is_seen(tmp_path, damage, reason):
     put(tmp_path, "1")
     damage(tmp_path)
-    import re
-
     assert re.search(reason, why_export(tmp_path, ENTRY, "r"))
 
 

@@ -127,7 +127,9 @@ def test_a_tokenizer_comes_without_the_truncation_it_carries(tiny):
 def test_pooling_and_normalisation_come_from_the_checkpoint(tiny, tiny_folder):
     assert read_layout(tiny).pooling is Pooling.MEAN
     assert read_layout(tiny).normalize
-    (tiny_folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}')
+    (tiny_folder / "1_Pooling" / "config.json").write_text(
+        '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}'
+    )
     (tiny_folder / "modules.json").write_text(json.dumps(tiny.read_json("modules.json")[:2]))
     changed = read_layout(open_checkpoint("tiny", tiny_folder))
     assert changed.pooling is Pooling.CLS
@@ -135,7 +137,8 @@ def test_pooling_and_normalisation_come_from_the_checkpoint(tiny, tiny_folder):
 
 
 @pytest.mark.parametrize(
-    "config", ['{"pooling_mode_max_tokens": true}', '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}', "{}"]
+    "config",
+    ['{"pooling_mode_max_tokens": true}', '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}', "{}"],
 )
 def test_another_pooling_than_mean_or_cls_is_refused(tiny_folder, config):
     (tiny_folder / "1_Pooling" / "config.json").write_text(config)
@@ -150,7 +153,10 @@ def test_a_missing_pooling_config_is_refused(tiny_folder):
 
 
 def test_a_module_that_the_graph_does_not_have_is_refused(tiny, tiny_folder):
-    modules = [*tiny.read_json("modules.json"), {"idx": 3, "path": "3_Dense", "type": "sentence_transformers.models.Dense"}]
+    modules = [
+        *tiny.read_json("modules.json"),
+        {"idx": 3, "path": "3_Dense", "type": "sentence_transformers.models.Dense"},
+    ]
     (tiny_folder / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(CheckpointRefused, match="Dense"):
         read_layout(open_checkpoint("tiny", tiny_folder))

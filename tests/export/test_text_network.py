@@ -58,7 +58,9 @@ def test_rows_of_segments_that_a_text_does_not_have_are_zero_even_with_a_head(en
 
 def test_a_row_of_nothing_but_padding_is_zero_and_not_nan(encoders):
     with torch.inference_mode():
-        rows = TextNetwork(encoders[0], Pooling.MEAN)(torch.zeros(1, 4, dtype=torch.int64), torch.zeros(1, 4, dtype=torch.int64))
+        rows = TextNetwork(encoders[0], Pooling.MEAN)(
+            torch.zeros(1, 4, dtype=torch.int64), torch.zeros(1, 4, dtype=torch.int64)
+        )
     assert rows.shape == (1, 1, 32)
     assert not rows.any()
 

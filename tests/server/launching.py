@@ -80,7 +80,7 @@ def write_manifest(repository: Path, entry: str, beside: str, answers: Mapping[s
         artifacts[f"{beside}/1/{name}"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     golden = [
         {
-            "inputs": [{**_bytes_tensor("text", text)}],
+            "inputs": [_bytes_tensor("text", text)],
             "outputs": [{**_bytes_tensor("answer", answer), "check": {"equal": True}}],
         }
         for text, answer in answers.items()

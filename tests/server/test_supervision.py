@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 from launching import fetch, parameters, probe, write_manifest, write_model
+from trireme_server.stubs import StubProbe
 
 pytestmark = pytest.mark.system
 
@@ -175,6 +176,35 @@ def test_one_entry_goes_on_while_another_is_repaired(launch, repository):
     time.sleep(1)
     launcher.wait_until(lambda: launcher.ask("oars") == (200, "OARS"), TIMEOUT_S, "the other is repaired meanwhile")
     launcher.wait_until(answers(launcher, "slow_start"), TIMEOUT_S, "repaired")
+
+
+def test_one_instance_dies_and_the_requests_of_the_other_are_answered(launch, repository):
+    write_model(repository, "pair", probe(instance_group=[{"count": 2, "kind": "KIND_CPU"}]))
+    write_manifest(repository, "pair", "pair", {"oars": "OARS"})
+    launcher = launch(repository, "--models", "pair")
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(launcher.ask, "work:4", "pair")
+        launcher.wait_until(lambda: busy_and_idle(launcher), TIMEOUT_S, "one works")
+        working, idle = busy_and_idle(launcher)
+        os.kill(idle.pid, signal.SIGKILL)
+        launcher.wait_until(not_ready(launcher), TIMEOUT_S, "noticed")
+        launcher.wait_until(answers(launcher, "pair"), TIMEOUT_S, "repaired")
+        assert asked.result() == (200, "WORK:4")
+    assert not {working.pid, idle.pid} & {stub.pid for stub in new_stubs(launcher)}
+    assert len(new_stubs(launcher)) == 2
+
+
+def busy_and_idle(launcher):
+    """The stub of `pair` that works and the one that does not; None when it is not so."""
+    samples = [(StubProbe(launcher.processes, stub).sample().is_idle, stub) for stub in launcher.stubs("pair")]
+    samples.sort(key=lambda pair: pair[0])
+    return (samples[0][1], samples[1][1]) if [idle for idle, _ in samples] == [False, True] else None
+
+
+def new_stubs(launcher):
+    """The stubs of `pair`, once those of the old generation have gone."""
+    launcher.wait_until(lambda: len(launcher.stubs("pair")) == 2, TIMEOUT_S, "the old ones have gone")
+    return launcher.stubs("pair")
 
 
 def test_no_request_hangs_or_gets_a_wrong_answer_while_stubs_are_replaced_under_load(launcher):

@@ -99,7 +99,6 @@ def serve(folder: Path, *options: str) -> Iterator[Serving]:
         process.kill()
 
 
-
 Answer = dict[str, np.ndarray[Any, Any]]
 Transport = Callable[[Serving, str, str, Sequence[bytes]], Answer]
 

@@ -33,11 +33,10 @@ class _Settings:
 
     @property
     def streams(self) -> int:
-        """How many runs go side by side: one per thread, unless the config says what the official backend shall do."""
-        if not self.batches:
-            return 1
-        documented_only = self.documented.intra_op_threads > 0 and not self.own.threads
-        return self.own.streams or (1 if documented_only else self.threads)
+        """Narrow streams: one per thread, but none where the config says how the official backend shall run."""
+        if not self.batches or (self.documented.intra_op_threads > 0 and not self.own.threads):
+            return 0
+        return self.own.streams or self.threads
 
 
 def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -> Network:

@@ -44,7 +44,7 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
         )
     check_for_openvino(config, runtime.graph)
     with cold_start.phase("compile"):
-        pool = StreamPool(runtime, documented.threads or usable_cores(), 1)
+        pool = StreamPool(runtime, documented.threads or usable_cores(), 0)
     rows = config.max_batch_size
     with cold_start.phase("warmup"):
         for piece in zero_inputs(config.inputs, [(rows,) if rows else ()]):

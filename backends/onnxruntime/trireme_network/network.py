@@ -8,12 +8,14 @@ import numpy as np
 from trireme_triton.tensors import Inputs, InvalidRequest, Outputs
 
 from trireme_network.graph import RunFailed
+from trireme_network.neighbours import Neighbours
 from trireme_network.packed_segments import PackedSegments, segments_refusal
-from trireme_network.pieces import Batch
+from trireme_network.pieces import Batch, busy_share
 from trireme_network.stacked_rows import StackedRows
 from trireme_network.stream_pool import StreamPool
 
 Answer = Outputs | InvalidRequest
+BUSY_SHARE = 0.8  # of the narrow streams' time that must be work, or the wide stream is the better choice
 
 
 class Network:
@@ -27,23 +29,26 @@ class Network:
         self._pool = pool
         self._batches = batches
         self._segments = segments
+        self._neighbours = Neighbours()
 
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]:
         """One answer per request. The answer to a request does not depend on the others, beyond float rounding."""
-        answers: list[Answer | None] = [self._refusal(request) for request in requests]
-        mixable = [number for number, answer in enumerate(answers) if answer is None and self._mixes(requests[number])]
-        if mixable:
-            together = self._answer_together([requests[number] for number in mixable])
-            for number, answer in zip(mixable, together, strict=True):
-                answers[number] = answer
-        return [
-            self._answer_alone(request) if answer is None else answer
-            for answer, request in zip(answers, requests, strict=True)
-        ]
+        with self._neighbours.computing() as crowded:
+            answers: list[Answer | None] = [self._refusal(request) for request in requests]
+            fit = [number for number, answer in enumerate(answers) if answer is None]
+            if fit and self._batches:
+                together = self._answer_together([requests[number] for number in fit], crowded)
+                for number, answer in zip(fit, together, strict=True):
+                    answers[number] = answer
+            return [
+                self._answer_alone(request) if answer is None else answer
+                for answer, request in zip(answers, requests, strict=True)
+            ]
 
     def close(self) -> None:
         """End the worker threads."""
         self._pool.close()
+        self._neighbours.close()
 
     def _refusal(self, request: Inputs) -> InvalidRequest | None:
         """Why no graph computes this request rightly, if so: runtimes answer empty tensors with NaN."""
@@ -54,18 +59,9 @@ class Network:
                 )
         return segments_refusal(request, self._segments) if self._segments else None
 
-    def _mixes(self, request: Inputs) -> bool:
-        """Whether this request can run with others."""
-        return self._batches and (self._segments is None or request[self._segments].max() >= 1)
-
-    def _answer_together(self, requests: Sequence[Inputs]) -> list[Answer | None]:
-        """An answer per request, `None` for those whose piece failed or gave what it may have from a neighbour."""
-        batch: Batch
-        if self._segments:
-            batch = PackedSegments(requests, self._segments, self._pool.count)
-        else:
-            batch = StackedRows(requests, self._pool.count)
-        results = self._pool.run([piece.inputs for piece in batch.pieces], side_by_side=batch.side_by_side)
+    def _answer_together(self, requests: Sequence[Inputs], crowded: bool) -> list[Answer | None]:
+        """An answer per request; `None` for one that must run alone, since its piece failed or may have spoilt it."""
+        batch, results = self._run(requests, crowded)
         outputs: list[Outputs] = [{} if isinstance(result, RunFailed) else result for result in results]
         doubtful = {
             request
@@ -75,8 +71,21 @@ class Network:
         }
         return [None if number in doubtful else batch.answer(number, outputs) for number in range(len(requests))]
 
+    def _run(self, requests: Sequence[Inputs], crowded: bool) -> tuple[Batch, list[Outputs | RunFailed]]:
+        """Side by side where the narrow streams have enough to do or the other cores are taken, else wide."""
+        pool = self._pool
+        if pool.streams and (crowded or pool.fills_machine):
+            batch = self._arrange(requests, pool.streams)
+            if crowded or busy_share([piece.cost for piece in batch.pieces], pool.streams) >= BUSY_SHARE:
+                return batch, pool.run_side_by_side([piece.inputs for piece in batch.pieces])
+        batch = self._arrange(requests, 1)
+        return batch, pool.run_wide([piece.inputs for piece in batch.pieces])
+
+    def _arrange(self, requests: Sequence[Inputs], streams: int) -> Batch:
+        return PackedSegments(requests, self._segments, streams) if self._segments else StackedRows(requests, streams)
+
     def _answer_alone(self, request: Inputs) -> Answer:
-        (result,) = self._pool.run([request], side_by_side=False)
+        (result,) = self._pool.run_wide([request])
         if isinstance(result, RunFailed):
             return InvalidRequest(f"the network cannot compute this input: {result}", reason="network")
         return result

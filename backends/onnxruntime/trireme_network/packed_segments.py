@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs
 
-from trireme_network.pieces import BUSY_SHARE, Piece, busy_share
+from trireme_network.pieces import Piece
 from trireme_network.row_packing import RowBatch, pack
 
 
@@ -49,20 +49,17 @@ class PackedSegments:
         self._segments = [
             segment for number, request in enumerate(requests) for segment in find_segments(number, request[numbers])
         ]
-        lengths = [segment.length for segment in self._segments]
-        self._batches = pack(lengths, streams)
-        self.side_by_side = busy_share([batch.tokens for batch in self._batches], streams) >= BUSY_SHARE
-        if not self.side_by_side:
-            self._batches = pack(lengths, 1)
+        self._batches = pack([segment.length for segment in self._segments], streams)
 
     @cached_property
     def pieces(self) -> list[Piece]:
         return [Piece(self._fill(batch), batch.tokens, self._owners(batch)) for batch in self._batches]
 
-    def answer(self, request: int, results: Sequence[Outputs]) -> Outputs:
-        numbers = self._requests[request][self._numbers]
-        shape = (len(numbers), max(1, int(numbers.max())))
+    def answer(self, request: int, results: Sequence[Outputs]) -> Outputs | None:
         places = self._places[request]
+        if not places:
+            return None
+        shape = (len(self._requests[request][self._numbers]), max(place.segment.number for place in places))
         outputs = {}
         for name, values in results[places[0].piece].items():
             rows = np.zeros(shape + values.shape[2:], values.dtype)

@@ -11,8 +11,6 @@ from typing import Protocol, TypeVar
 
 from trireme_triton.tensors import Inputs, Outputs
 
-BUSY_SHARE = 0.8  # of the streams' time that must be work, or one stream with all threads is the better choice
-
 Item = TypeVar("Item")
 
 
@@ -31,13 +29,8 @@ class Batch(Protocol):
     @property
     def pieces(self) -> Sequence[Piece]: ...
 
-    @property
-    def side_by_side(self) -> bool:
-        """Whether the pieces keep all streams busy; else they run one after another on all threads."""
-        ...
-
-    def answer(self, request: int, results: Sequence[Outputs]) -> Outputs:
-        """A request's outputs, from the outputs of all pieces."""
+    def answer(self, request: int, results: Sequence[Outputs]) -> Outputs | None:
+        """A request's outputs, from the outputs of all pieces; `None` if it has no part in any."""
         ...
 
 
@@ -46,7 +39,7 @@ def busy_share(costs: Sequence[int], streams: int) -> float:
     loads = [0] * streams
     for cost in sorted(costs, reverse=True):
         heapq.heapreplace(loads, loads[0] + cost)
-    return sum(costs) / (streams * max(loads))
+    return sum(costs) / (streams * max(*loads, 1))
 
 
 def split_evenly(items: Sequence[Item], limit: int) -> list[Sequence[Item]]:

@@ -75,11 +75,14 @@ def _rows(lengths: Sequence[int]) -> list[_Row]:
 
 
 def _first_fit(texts: Sequence[int], lengths: Sequence[int], capacity: int) -> list[_Row]:
-    """Rows for these texts, each put into the first row that has room for it."""
+    """Rows for these texts, the longest first, each put into the first row that has room for it."""
     rows: list[_Row] = []
+    open_rows: list[_Row] = []  # those with room for the shortest text
+    shortest = lengths[texts[-1]]
     for text in texts:
-        if not _put(text, lengths[text], rows):
+        if not _put(text, lengths[text], open_rows):
             rows.append(_Row(capacity, lengths[text], [text]))
+            open_rows = [row for row in (*open_rows, rows[-1]) if row.capacity - row.used >= shortest]
     return rows
 
 

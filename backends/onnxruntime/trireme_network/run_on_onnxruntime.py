@@ -75,6 +75,7 @@ class OnnxRuntime:
     def _options(self, threads: int) -> Any:
         parameters = self._parameters
         options = _quiet_options()
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # threads spin in a run, not after it
         options.graph_optimization_level = self._level
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = max(0, parameters.inter_op_threads)

@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 from trireme_triton.tensors import Inputs, Outputs
 
-from trireme_network.pieces import BUSY_SHARE, Piece, busy_share, split_evenly
+from trireme_network.pieces import Piece, split_evenly
 
 MAX_ROWS = 32  # of a piece; larger ones are not faster
 Row = tuple[int, int]  # a request and one of its rows, by number
@@ -27,9 +27,6 @@ class StackedRows:
         for number, request in enumerate(requests):
             groups[_row_shape(request)] += [(number, row) for row in range(_row_count(request))]
         self._parts = self._split(list(groups.values()), streams)
-        self.side_by_side = busy_share([self._cost(part) for part in self._parts], streams) >= BUSY_SHARE
-        if not self.side_by_side:
-            self._parts = self._split(list(groups.values()), 1)
 
     @cached_property
     def pieces(self) -> list[Piece]:

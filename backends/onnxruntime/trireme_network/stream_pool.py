@@ -1,4 +1,4 @@
-"""Runs pieces on the streams of a runtime: on all threads one by one, or one piece per stream side by side."""
+"""Runs pieces on a runtime's streams: one after another on all threads, or side by side on one thread each."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from trireme_network.graph import RunFailed, Runtime, Stream
 
 
 class StreamPool:
-    """`count` streams of one thread each, and one stream that uses all `threads` for a lone piece.
+    """A wide stream that uses all `threads`, and `streams` narrow ones of one thread each.
 
-    A stream per thread computes more per second, all threads on one piece answer it sooner. Both are kept compiled,
-    which costs the compiled weights a second time; with `count` 1 there is only the stream with all threads.
+    All threads together answer a lone piece sooner; narrow streams compute more per second. Both are kept compiled,
+    which costs the compiled weights twice, unless `threads` is 1 or there are no narrow streams.
     """
 
-    def __init__(self, runtime: Runtime, threads: int, count: int) -> None:
-        (self._alone,) = runtime.open_streams(1, threads)
-        self.count = count
+    def __init__(self, runtime: Runtime, threads: int, streams: int) -> None:
+        (self._wide,) = runtime.open_streams(1, threads)
+        self._narrow = [self._wide] if threads == streams == 1 else runtime.open_streams(streams, 1) if streams else []
+        self.streams = streams
+        self.fills_machine = streams >= threads  # whether the narrow streams use as many cores as the wide one
         self._idle: SimpleQueue[Stream] = SimpleQueue()
-        self._streams = runtime.open_streams(count, max(1, threads // count)) if count > 1 else [self._alone]
-        for stream in self._streams:
+        for stream in self._narrow:
             self._idle.put(stream)
-        self._workers = ThreadPoolExecutor(count, thread_name_prefix="stream")
+        self._workers = ThreadPoolExecutor(max(1, streams), thread_name_prefix="stream")
 
-    def run(self, pieces: Sequence[Inputs], *, side_by_side: bool) -> list[Outputs | RunFailed]:
-        """The outputs of every piece, or why it failed."""
-        if not side_by_side:
-            return [_outcome(self._alone, piece) for piece in pieces]
+    def run_wide(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
+        """The outputs of every piece, or why it failed; one after another on all threads."""
+        return [_outcome(self._wide, piece) for piece in pieces]
+
+    def run_side_by_side(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
+        """The same, on the narrow streams."""
         return list(self._workers.map(self._on_idle_stream, pieces))
 
     def warm_up(self, piece: Inputs) -> None:
         """Run a piece on every stream. One that the graph cannot compute warms nothing and does no harm."""
-        for stream in {self._alone, *self._streams}:
+        for stream in {self._wide, *self._narrow}:
             _outcome(stream, piece)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ differently, which can move them by a text or two.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,9 @@ def train_guard_head(output: Path) -> None:
     with reporter.phase("guard", "train and choose"):
         description, head = _train(splits)
     origin = _origin(texts, encoder, splits)
-    write_whole(output / WEIGHTS, save({name: tensor.float() for name, tensor in head.state_dict().items()}))
+    weights = save({name: tensor.float() for name, tensor in head.state_dict().items()})
+    origin["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+    write_whole(output / WEIGHTS, weights)
     write_whole(output / DESCRIPTION, (json.dumps(description | origin, indent=1) + "\n").encode())
     reporter.say("guard", f"on test: {json.dumps(description['figures']['test'])}")
 

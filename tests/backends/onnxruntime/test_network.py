@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from small_networks import TABLE, config, doubling, lookup, network, tensor, text_config
-from onnx import helper
 from trireme_triton.tensors import InvalidRequest
 
 RUNTIMES = ["onnxruntime", "openvino"]

@@ -44,7 +44,7 @@ def test_another_number_of_dims_is_refused(load):
 def test_an_input_of_the_graph_that_the_config_does_not_list_is_refused(load):
     file = network(
         [helper.make_node("Add", ["a", "b"], ["y"])],
-        {name: (TensorProto.FLOAT, ("n", 2)) for name in "ab"},
+        dict.fromkeys("ab", (TensorProto.FLOAT, ("n", 2))),
         {"y": (TensorProto.FLOAT, ("n", 2))},
     )
     refused(load, file, config([tensor("a", "TYPE_FP32", [2])]), "the graph has 2: a, b")

@@ -121,9 +121,7 @@ def test_the_phases_of_the_start_are_on_metrics(server):
 def test_refusals_are_counted(server, client):
     with pytest.raises(InferenceServerException):
         infer(client, "onnxruntime", np.full((1, 5), 100))
-    (line,) = [
-        line for line in server.metric_lines("trireme_stage_errors_total{") if 'model="onnxruntime"' in line
-    ]
+    (line,) = [line for line in server.metric_lines("trireme_stage_errors_total{") if 'model="onnxruntime"' in line]
     assert 'reason="network"' in line
     assert float(line.split()[-1]) >= 1
 

@@ -132,9 +132,9 @@ def test_both_see_the_same_graph(write, text_file):
 
 
 def test_a_failed_piece_does_not_stop_the_others(write):
-    pool = StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, count=2)
+    pool = StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, streams=2)
     pieces = [{"x": np.array([[index]])} for index in (0, 99, 1, 2, 98, 3)]
-    for side_by_side in (True, False):
-        outcomes = pool.run(pieces, side_by_side=side_by_side)
+    for run in (pool.run_wide, pool.run_side_by_side):
+        outcomes = run(pieces)
         assert [isinstance(outcome, RunFailed) for outcome in outcomes] == [False, True, False, False, True, False]
     pool.close()

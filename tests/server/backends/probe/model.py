@@ -13,8 +13,6 @@ import time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-STARTED = time.monotonic()
-
 
 class TritonPythonModel:
     def initialize(self, args):
@@ -26,18 +24,15 @@ class TritonPythonModel:
         time.sleep(float(parameters.get("load_s", "0")))
         if "fail" in parameters:
             raise RuntimeError(parameters["fail"])
-        if "die_once_in" in parameters and not os.path.exists(parameters["die_once_in"]):
-            open(parameters["die_once_in"], "w").close()
-        elif "die_when" in parameters and os.path.exists(parameters["die_when"]):
+        if "die_when" in parameters and os.path.exists(parameters["die_when"]):
             os.kill(os.getpid(), signal.SIGKILL)
         family = pb_utils.MetricFamily(
             name="trireme_cold_start_seconds", description="seconds", kind=pb_utils.MetricFamily.GAUGE
         )
         self.kept = [family]
-        for phase, seconds in (("imports", STARTED * 0), ("read", time.monotonic() - begin)):
-            gauge = family.Metric(labels={"model": args["model_name"], "phase": phase})
-            gauge.set(seconds)
-            self.kept.append(gauge)
+        gauge = family.Metric(labels={"model": args["model_name"], "phase": "read"})
+        gauge.set(time.monotonic() - begin)
+        self.kept.append(gauge)
 
     def execute(self, requests):
         commands = [pb_utils.get_input_tensor_by_name(request, "text").as_numpy() for request in requests]

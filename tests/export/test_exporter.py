@@ -1,0 +1,166 @@
+"""From a checkpoint to an entry, end to end on a tiny one: verified, installed, reproducible, or refused."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from rich.console import Console
+from trireme_export import text_entry
+from trireme_export.errors import ParityFailed
+from trireme_export.exporter import ExportOptions, export_entry
+from trireme_export.files import hash_folder, sha256_of
+from trireme_export.installed import manifest_path, why_export
+from trireme_export.parity import compare
+from trireme_export.progress import Reporter
+from trireme_export.recipe import recipe_of
+from trireme_export.runtimes import installed_runtimes
+from trireme_export.text_network import TextNetwork
+
+from .conftest import tiny_entry, write_tiny_checkpoint
+
+
+@pytest.fixture(scope="module")
+def checkpoint_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
+    write_tiny_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def entry(checkpoint_folder):
+    return tiny_entry(checkpoint_folder)
+
+
+@pytest.fixture(scope="module")
+def exported(entry, tmp_path_factory):
+    """A repository with the tiny entry."""
+    repository = tmp_path_factory.mktemp("repository")
+    run(entry, repository)
+    return repository
+
+
+def run(entry, repository, **options):
+    said = io.StringIO()
+    options = ExportOptions(repository=repository, cache=repository / "cache", **options)
+    export_entry(entry, options, Reporter(Console(file=said, width=200)))
+    return said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def manifest(exported):
+    return json.loads(manifest_path(exported, "tiny").read_bytes())
+
+
+def test_an_exported_entry_is_intact_and_is_not_exported_again(entry, exported):
+    assert why_export(exported, "tiny", recipe_of(entry)) is None
+    before = manifest_path(exported, "tiny").stat().st_mtime_ns
+    assert "exported and intact" in run(entry, exported)
+    assert manifest_path(exported, "tiny").stat().st_mtime_ns == before
+
+
+def test_a_changed_local_checkpoint_is_exported_again(entry, exported, tmp_path):
+    write_tiny_checkpoint(tmp_path / "other")
+    (tmp_path / "other" / "README.md").write_text("changed")
+    other = tiny_entry(tmp_path / "other")
+    assert recipe_of(other) != recipe_of(entry)
+
+
+def test_the_manifest_names_every_input_and_output_by_its_hash(exported, manifest, checkpoint_folder):
+    assert manifest["source"]["files"] == hash_folder(checkpoint_folder)
+    files = {path.relative_to(exported).as_posix() for path in exported.glob("*/1/*")}
+    assert manifest["artifacts"].keys() == files - {"tiny_network/1/manifest.json"}
+    for name, artifact in manifest["artifacts"].items():
+        assert artifact == {"sha256": sha256_of(exported / name), "bytes": (exported / name).stat().st_size}
+    tokenizer = (exported / "tiny_preprocess/1/tokenizer.json").read_bytes()
+    assert tokenizer == (checkpoint_folder / "tokenizer.json").read_bytes()
+
+
+def test_the_graph_loads_in_old_runtimes_and_tells_nothing_of_this_machine(exported, manifest):
+    path = exported / "tiny_network/1/model.onnx"
+    model = onnx.load(path)
+    assert (manifest["opset"], manifest["ir_version"]) == (model.opset_import[0].version, model.ir_version)
+    assert model.opset_import[0].version <= 21
+    assert model.ir_version <= 10
+    assert {node.domain for node in model.graph.node} == {""}
+    assert [dim.dim_param or dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim] == [
+        "batch",
+        "segments",
+        32,
+    ]
+    for value in model.graph.input:
+        assert [dim.dim_param for dim in value.type.tensor_type.shape.dim] == ["batch", "length"]
+    assert b"site-packages" not in path.read_bytes()
+    assert b"text_network" not in path.read_bytes()
+
+
+def test_parity_covers_padding_company_packing_and_shapes_never_traced(manifest):
+    assert manifest["parity"]["cases"] >= 20
+    assert manifest["parity"]["measured"]["max_abs"] <= manifest["parity"]["tolerance"]["max_abs"]
+
+
+def test_golden_samples_are_the_originals_answers_through_windows_and_normalisation(manifest):
+    for sample in manifest["golden"]:
+        (embedding,) = (tensor for tensor in sample["outputs"] if tensor["name"] == "embedding")
+        rows = np.array(embedding["data"]).reshape(embedding["shape"])
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    counts = [
+        tensor["data"] for sample in manifest["golden"] for tensor in sample["outputs"] if tensor["name"] == "windows"
+    ]
+    assert max(max(own) for own in counts) > 2
+
+
+def test_exporting_again_gives_the_same_files(entry, exported, manifest, tmp_path):
+    run(entry, tmp_path)
+    again = json.loads(manifest_path(tmp_path, "tiny").read_bytes())
+    assert again["artifacts"] == manifest["artifacts"]
+    assert again["golden"] == manifest["golden"]
+
+
+class Forgetful(TextNetwork):
+    """A graph that lets padding take part in the mean: the kind of mistake that loads without any error."""
+
+    def forward(self, input_ids, attention_mask):
+        return super().forward(input_ids, torch.ones_like(attention_mask))
+
+
+def test_a_graph_that_answers_differently_is_not_installed(entry, exported, monkeypatch, tmp_path):
+    monkeypatch.setattr(text_entry, "TextNetwork", Forgetful)
+    before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
+    with pytest.raises(ParityFailed, match=r"onnxruntime .*differs from the original|shape"):
+        run(entry, exported, force=True)
+    assert {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("actual", [[[1.0, 2.1]], [[float("nan"), 2.0]], [[-1.0, -2.0]]])
+def test_the_gate_is_closed_to_rows_that_differ(actual):
+    difference = compare(np.array(actual), np.array([[1.0, 2.0]]))
+    assert not difference.within(text_entry.TOLERANCE)
+
+
+def test_rows_that_should_be_zero_are_compared_too():
+    assert compare(np.array([[0.0, 0.3]]), np.array([[0.0, 0.0]])).max_abs == pytest.approx(0.3)
+
+
+def test_the_artifact_runs_in_every_runtime_alike(exported):
+    inputs = {"input_ids": np.array([[2, 5, 3, 2, 7, 3]]), "attention_mask": np.array([[1, 1, 1, 2, 2, 2]])}
+    answers = [runtime.run(inputs) for runtime in installed_runtimes(exported / "tiny_network/1/model.onnx")]
+    assert len(answers) == 2
+    np.testing.assert_allclose(answers[0], answers[1], atol=1e-5)
+
+
+def test_exporting_needs_torch_only_when_there_is_something_to_export(exported, checkpoint_folder):
+    program = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from trireme_export import commands
+from trireme_export.installed import why_export
+why_export(Path({str(exported)!r}), "tiny", "x")
+assert not {{"torch", "transformers", "onnx", "google.protobuf"}} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
