@@ -32,6 +32,11 @@ class Fleet:
                 return frozenset(group)
             group = grown
 
+    @property
+    def decoupled(self) -> set[str]:
+        """The models that may answer from threads of their own, after `execute`."""
+        return {model.name for entry in self.entries for model in entry.models if model.config.is_decoupled}
+
     def users(self, models: Collection[str]) -> list[Entry]:
         """The entries that need any of `models`."""
         return [entry for entry in self.entries if any(each.name in models for each in entry.models)]

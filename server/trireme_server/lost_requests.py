@@ -7,7 +7,7 @@ one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,9 @@ _PATIENCE_S = 3.0  # Triton answers what a dead stub was executing after one to 
 @dataclass(frozen=True)
 class _Loss:
     regions: tuple[str, ...]
-    connections: Sequence[Connection] | None  # those that were open when the model was unloaded; None: not to be seen
+    connections: Sequence[Connection] | None
     unloaded_at: float
+    still_answered: Callable[[], bool]
 
 
 class LostRequests:
@@ -34,9 +35,20 @@ class LostRequests:
         self._shm = shm
         self._losses: list[_Loss] = []
 
-    def expect(self, regions: Sequence[str], connections: Sequence[Connection] | None, unloaded_at: float) -> None:
-        """A model with these regions was unloaded after one of its stubs died."""
-        self._losses.append(_Loss(tuple(regions), connections, unloaded_at))
+    def expect(
+        self,
+        regions: Sequence[str],
+        connections: Sequence[Connection] | None,
+        unloaded_at: float,
+        still_answered: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Models with these regions were unloaded after one of their stubs died.
+
+        Args:
+            connections: those that were open at that time; None: they cannot be seen here.
+            still_answered: whether other stubs of that generation are there that answer everything that waits.
+        """
+        self._losses.append(_Loss(tuple(regions), connections, unloaded_at, still_answered))
 
     def close_due(self, server_pid: int, now: float) -> int:
         """Closes the connections of every loss that is due; returns how many.
@@ -44,7 +56,8 @@ class LostRequests:
         Raises:
             CannotBorrow: it is not permitted here.
         """
-        due = [loss for loss in self._losses if now - loss.unloaded_at >= _PATIENCE_S]
+        late = [loss for loss in self._losses if now - loss.unloaded_at >= _PATIENCE_S]
+        due = [loss for loss in late if not loss.still_answered()]
         self._losses = [loss for loss in self._losses if loss not in due]
         held = [loss for loss in due if any((self._shm / region).exists() for region in loss.regions)]
         return sum(self._close(loss, server_pid, now) for loss in held)

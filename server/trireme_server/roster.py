@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from trireme_server.processes import Processes
@@ -57,8 +57,8 @@ class Roster:
                 found.append(Trouble(model, verdict, each.stub))
         return found
 
-    def retire(self, model: str, deadline: float) -> list[str]:
-        """Ends the watch over the stubs of `model`; returns their regions.
+    def retire(self, model: str, deadline: float) -> list[Stub]:
+        """Ends the watch over the stubs of `model`, and returns them.
 
         They get no new requests once the model is unloaded, and may end those they have until `deadline`.
         """
@@ -66,7 +66,7 @@ class Roster:
         for stub in stubs:
             del self._watched[stub.pid]
             self._retired[stub.pid] = (stub, deadline)
-        return [stub.region for stub in stubs]
+        return stubs
 
     def kill(self, stub: Stub) -> None:
         """Ends the stub at once, if it is still there."""
@@ -85,5 +85,12 @@ class Roster:
     @property
     def anyone_left(self) -> bool:
         """Whether any stub, watched or retired, is alive."""
-        known = [each.stub for each in self._watched.values()] + [stub for stub, _ in self._retired.values()]
-        return any(self._processes.is_same(stub.pid, stub.start_ticks) for stub in known)
+        return self.any_alive([*(each.stub for each in self._watched.values()), *self.retired])
+
+    @property
+    def retired(self) -> list[Stub]:
+        """Stubs of old generations that have not been seen to go."""
+        return [stub for stub, _ in self._retired.values()]
+
+    def any_alive(self, stubs: Iterable[Stub]) -> bool:
+        return any(self._processes.is_same(stub.pid, stub.start_ticks) for stub in stubs)

@@ -26,6 +26,7 @@ from trireme_server.roster import Roster, Trouble
 from trireme_server.shared_memory import region_prefix
 from trireme_server.status import Counters, ModelPhase, State, Status
 from trireme_server.stub_watch import ModelProgress
+from trireme_server.stubs import Stub
 from trireme_server.triton_process import TritonProcess, clear_away
 from trireme_server.work import Worker
 
@@ -64,7 +65,7 @@ class Supervisor:
         self._cold_start: ColdStart = {}
         self._roster = Roster(parts.processes, parts.limits)
         self._lost = LostRequests(parts.processes, parts.config.grpc_port)
-        self._regions: dict[str, list[str]] = {}  # of broken models that have not been unloaded yet
+        self._retired: dict[str, list[Stub]] = {}  # of broken models that have not been unloaded yet
         self._was_stopped = False
         self._scraped_at = self._now
         self._worker = Worker(parts.loader, self._generation, parts.inbox.put)
@@ -223,7 +224,7 @@ class Supervisor:
             self._parts.terminal.say(f"{model}: {trouble.verdict.text}; loading it again", "error")
             self._phases[model] = ModelPhase.DEAD
             self._reloads[model, trouble.verdict.kind] += 1
-            self._regions[model] = self._roster.retire(model, self._now + self._parts.config.shutdown_timeout_s)
+            self._retired[model] = self._roster.retire(model, self._now + self._parts.config.shutdown_timeout_s)
             self._reason = f"{model}: {trouble.verdict.text}"
             if not self._mending.breaks([model], self._now):
                 raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
@@ -236,8 +237,12 @@ class Supervisor:
             self._worker.repair(repair, self._parts.fleet.users(repair.models), seen)
 
     def _unloaded(self, repair: Repair, connections: Sequence[Connection] | None, at: float) -> None:
-        regions = [region for model in repair.models for region in self._regions.pop(model, [])]
-        self._lost.expect(regions, connections, at)
+        stubs = {model: self._retired.pop(model, []) for model in repair.models}
+        regions = [stub.region for each in stubs.values() for stub in each]
+        # a request that waits is answered by any stub of its model; a stream only by the one that began it
+        decoupled = self._parts.fleet.decoupled
+        can_answer = [stub for model, each in stubs.items() if model not in decoupled for stub in each]
+        self._lost.expect(regions, connections, at, partial(self._roster.any_alive, can_answer))
 
     def _repaired(self, repair: Repair) -> None:
         seconds = self._mending.mended(repair, self._now)

@@ -28,8 +28,14 @@ CLIENT = """
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
     for line in sys.stdin:
-        connection.sendall(line.encode())
-        print(connection.recv(100).decode(), end="", flush=True)
+        try:
+            connection.sendall(line.encode())
+            answer = connection.recv(100).decode()
+        except OSError:
+            break
+        if not answer:
+            break
+        print(answer, end="", flush=True)
 """
 
 
@@ -130,6 +136,17 @@ def test_a_generation_that_stays_is_given_time_and_then_its_connections_are_clos
     assert lost.close_due(process.pid, now=5.0) == 0
     readable, _, _ = select.select([client.stdout for client in clients], [], [], 0)
     assert not readable
+
+
+def test_while_another_stub_of_the_generation_answers_nothing_is_closed(tmp_path, server, clients):
+    process, port = server
+    (tmp_path / "region").touch()
+    others = [True]
+    lost = LostRequests(Processes(), port, tmp_path)
+    lost.expect(["region"], open_connections(Processes(), process.pid, {port}), 0.0, lambda: others[0])
+    assert lost.close_due(process.pid, now=10.0) == 0
+    others[0] = False
+    assert lost.close_due(process.pid, now=20.0) == 2
 
 
 def test_where_connections_cannot_be_seen_that_is_said_when_it_matters(tmp_path):

@@ -129,8 +129,8 @@ def _official(module: Any, address: str, model: str, tensor: str, items: Sequenc
     given = module.InferInput(tensor, [len(items), 1], "BYTES")
     given.set_data_from_numpy(np.array(list(items), dtype=object).reshape(-1, 1))
     with module.InferenceServerClient(address) as client:
-        names = [output["name"] for output in _metadata(client, model)["outputs"]]
         try:
+            names = [output["name"] for output in _metadata(client, model)["outputs"]]
             result = client.infer(model, [given])
         except triton_http.InferenceServerException as error:
             raise Refused(f"{error.status()} {error.message()}") from error

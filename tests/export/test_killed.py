@@ -1,0 +1,69 @@
+"""kill -9 at some moment of a whole export: what was in the repository is there and loads as before."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from trireme_export.files import hash_folder
+from trireme_export.install import STAGING
+
+from .conftest import PROJECT
+
+EXPORT = """
+import sys
+from pathlib import Path
+sys.path[:0] = [sys.argv[1] + "/export", sys.argv[1] + "/tests/export"]
+from rich.console import Console
+from conftest import tiny_entry
+from trireme_export.exporter import ExportOptions, export_entry
+from trireme_export.progress import Reporter
+console = Console(file=sys.stdout)
+options = ExportOptions(repository=Path(sys.argv[3]), cache=Path(sys.argv[3]))
+export_entry(tiny_entry(Path(sys.argv[2])), options, Reporter(console))
+"""
+PHASES = ("fetch checkpoint", "read checkpoint", "convert to ONNX")  # what follows each takes longer than the delay
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with another entry and a committed config of the one that will be exported."""
+    folder = tmp_path / "repository"
+    (folder / "other_network" / "1").mkdir(parents=True)
+    (folder / "other_network" / "1" / "model.onnx").write_bytes(b"other")
+    (folder / "tiny_network").mkdir()
+    (folder / "tiny_network" / "config.pbtxt").write_text('name: "tiny_network"')
+    return folder
+
+
+def kill_in_phase_after(repository, checkpoint, phase, delay_s):
+    """Start an export, wait until `phase` is over, and kill it `delay_s` later."""
+    command = [sys.executable, "-u", "-c", EXPORT, str(PROJECT), str(checkpoint), str(repository)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}) as export:
+        for line in export.stdout:
+            if phase in line:
+                break
+        time.sleep(delay_s)
+        export.send_signal(signal.SIGKILL)
+    assert export.returncode == -signal.SIGKILL
+
+
+def check_killed(repository, checkpoint, phase, delay_s):
+    before = hash_folder(repository)
+    kill_in_phase_after(repository, checkpoint, phase, delay_s)
+    after = {name: sha256 for name, sha256 in hash_folder(repository).items() if not name.startswith(STAGING)}
+    assert after == before
+
+
+def test_an_export_killed_while_it_converts_leaves_the_repository_as_it_was(repository, tiny_folder):
+    check_killed(repository, tiny_folder, "read checkpoint", random.uniform(0, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_export_killed_anywhere_leaves_the_repository_as_it_was(repository, tiny_folder, phase):
+    for _ in range(3):
+        check_killed(repository, tiny_folder, phase, random.uniform(0, 0.5))
