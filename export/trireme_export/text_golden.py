@@ -17,6 +17,7 @@ from trireme_export.text_original import TextOriginal, split_into_windows
 Floats = NDArray[np.float64]
 MIN_COSINE = 0.9999  # of an embedding, whatever the precision that a server runs the network in
 MAX_SCORE_DIFFERENCE = 0.02
+MIN_MARGIN = 0.5  # in log-odds, between a score and the threshold; several times what bf16 changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +54,10 @@ def classification_sample(reference: TextReference, texts: Sequence[str], head: 
     rows = [reference.window_rows(text) for text in texts]
     scores = np.stack([_deciding(_softmax(logits), positive) for logits in rows])
     given = np.array([_given(own, positive, head.threshold) for own in scores])
-    margins = np.abs(scores[:, positive] - head.threshold)
+    margins = np.abs(_log_odds(scores[:, positive]) - _log_odds(np.float64(head.threshold)))
     near = {"max_abs": MAX_SCORE_DIFFERENCE}
     outputs = [GoldenTensor(name="scores", data_type="FP32", values=scores.astype(np.float32), check=near)]
-    if margins.min() > MAX_SCORE_DIFFERENCE:
+    if margins.min() > MIN_MARGIN:
         labels = [head.labels[index].encode() for index in given]
         score = np.take_along_axis(scores, given[:, None], axis=1).astype(np.float32)
         outputs.append(bytes_tensor("label", labels, check={"equal": True}))
@@ -73,6 +74,11 @@ def _given(scores: Floats, positive: int, threshold: float) -> int:
 
 def _deciding(scores: Floats, positive: int) -> Floats:
     return scores[scores[:, positive].argmax()]  # type: ignore[no-any-return]
+
+
+def _log_odds(probability: Floats | np.float64) -> Floats | np.float64:
+    clipped = np.clip(probability, 1e-12, 1 - 1e-12)  # certain either way
+    return np.log(clipped) - np.log1p(-clipped)  # type: ignore[no-any-return]
 
 
 def _softmax(logits: Floats) -> Floats:

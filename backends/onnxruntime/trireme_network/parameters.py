@@ -23,9 +23,7 @@ class TriremeParameters:
     segments: str | None = parameter(None, key="trireme.segments")  # the input that carries segment numbers
     ragged: bool = parameter(False, key="trireme.ragged")
     threads: int | None = parameter(None, key="trireme.threads", minimum=1)  # None: as many as this process may use
-    streams: int | None = parameter(
-        None, key="trireme.streams", minimum=1
-    )  # of one thread each, for when many requests wait; None: one per thread
+    streams: int | None = parameter(None, key="trireme.streams", minimum=1)  # of one thread each; None: one per thread
     generation: str | None = parameter(None, key="trireme.generation")  # a new value makes Triton load anew
 
 

@@ -19,7 +19,7 @@ Precision = Literal["fp32", "bf16"]
 Properties = Mapping[str, object]  # OpenVINO's own names, "NUM_STREAMS"
 
 # The CPU plugin computes the 64-bit and unsigned 32-bit types that are missing here in a narrower type, in silence.
-# INT64 is computed as INT32 too: inputs are checked to fit.
+# INT64 is computed as INT32 too: inputs are checked to fit, what a graph computes from them is not.
 _TYPES = {
     "boolean": "TYPE_BOOL",
     "u8": "TYPE_UINT8",
@@ -109,8 +109,8 @@ def _tensor(port: Any) -> GraphTensor:
 
 
 def _translated(as_error: type[Exception], call: Callable[[], Result]) -> Result:
-    """`call`, with the library's errors as our own."""
+    """`call`, with the library's errors as our own, in one line."""
     try:
         return call()
     except Exception as error:  # the library's errors share no narrower base
-        raise as_error(str(error)) from error
+        raise as_error(" ".join(str(error).split())) from error

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from small_networks import TABLE, config, doubling, lookup, network, tensor, text_config
+from trireme_network.neighbours import Neighbours
 from trireme_triton.tensors import InvalidRequest
 
 RUNTIMES = ["onnxruntime", "openvino"]
@@ -57,6 +58,17 @@ def test_alone_and_together_are_the_same(texts):
     for request, answer in zip(requests, texts.answer(requests), strict=True):
         (alone,) = texts.answer([request])
         np.testing.assert_allclose(answer["vectors"], alone["vectors"], atol=2e-6)
+
+
+@pytest.mark.parametrize("streams", ["1", "2", "3"])
+def test_the_answer_is_the_same_while_another_network_computes(load, text_file, streams):
+    network = load(text_file, text_config({"trireme.threads": "2", "trireme.streams": streams}))
+    requests = [text(length, seed=length) for length in (40, 3, 8, 150, 20)]
+    calm = network.answer(requests)
+    with Neighbours().computing():
+        crowded = network.answer(requests)
+    for one, other in zip(calm, crowded, strict=True):
+        np.testing.assert_allclose(one["vectors"], other["vectors"], atol=2e-6)
 
 
 def test_absent_segments_are_zero_rows(texts):
