@@ -122,7 +122,7 @@ def test_a_killed_installation_leaves_the_old_entry_or_the_new_one(tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_installation_leaves_the_old_entry_or_the_new_one_at_many_moments(tmp_path):
-    check_killed(tmp_path, [step * 0.0007 for step in range(60)])
+    check_killed(tmp_path, [step * 0.0013 for step in range(25)])
 
 
 def test_two_exports_do_not_write_at_the_same_time(tmp_path):

@@ -105,7 +105,7 @@ def encoded(image: Image.Image) -> bytes:
 
 
 def reference_pixels(image: Image.Image) -> np.ndarray[Any, Any]:
-    """The published preprocessing, rounded like torchvision: 256 on the shorter side, the central 224, (x - 127) / 128."""
+    """The published preprocessing with torchvision's rounding: shorter side 256, centre 224, (x - 127) / 128."""
     resized = image.resize([256 * side // min(image.size) for side in image.size], Image.Resampling.BICUBIC)
     left, top = (round((side - 224) / 2) for side in resized.size)
     pixels = np.asarray(resized.crop((left, top, left + 224, top + 224)), dtype=np.float32)
