@@ -43,6 +43,7 @@ _DONE = frozenset(
         "nv_inference_request_success",
         "nv_inference_request_failure",
         "trireme_progress_total",
+        "trireme_pieces_total",
     }
 )
 

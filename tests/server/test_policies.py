@@ -1,9 +1,12 @@
 """Restarts, repairs and the clock: policies, with the time made up."""
 
 import pytest
+from trireme_server.exposition import Sample
 from trireme_server.mending import Mending
 from trireme_server.patient_clock import PatientClock
 from trireme_server.restart_policy import CrashBudget
+from trireme_server.stub_watch import ModelProgress
+from trireme_server.work import progress_of
 
 A, B = frozenset({"a_first", "a_second", "a"}), frozenset({"b"})
 
@@ -93,3 +96,11 @@ def test_a_dead_server_ends_every_repair():
 def test_a_gap_in_which_the_launcher_was_suspended_counts_as_a_second(gap, expected):
     times = iter([100.0, 100.0 + gap])
     assert PatientClock(time_s=lambda: next(times)).look() == pytest.approx(expected)
+
+
+def test_a_part_done_inside_a_long_execute_is_progress_without_the_promise_of_a_heartbeat():
+    samples = [
+        Sample("nv_inference_exec_count", {"model": "a"}, 5.0),
+        Sample("trireme_pieces_total", {"model": "a"}, 2.0),
+    ]
+    assert progress_of(samples) == {"a": ModelProgress(done=7.0, has_heartbeat=False)}

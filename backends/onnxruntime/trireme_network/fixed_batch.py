@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from trireme_triton.tensors import Array, Inputs, InvalidRequest
@@ -21,6 +21,10 @@ class FixedBatch:
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]:
         """One answer per request."""
         return [self._answer(request) for request in requests]
+
+    def on_progress(self, report: Callable[[], None]) -> None:
+        """`report` is called now and then while an answer takes long."""
+        self._network.on_progress(report)
 
     def close(self) -> None:
         """End the worker threads."""

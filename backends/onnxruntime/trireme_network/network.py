@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from trireme_triton.tensors import Inputs, InvalidRequest, Outputs
@@ -44,6 +44,10 @@ class Network:
                 self._answer_alone(request) if answer is None else answer
                 for answer, request in zip(answers, requests, strict=True)
             ]
+
+    def on_progress(self, report: Callable[[], None]) -> None:
+        """`report` is called now and then while an answer takes long."""
+        self._pool.on_progress(report)
 
     def close(self) -> None:
         """End the worker threads."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from trireme_triton.tensors import Inputs, Outputs
 
 from trireme_network.graph import RunFailed, Runtime, Stream
+
+REPORT_EVERY_S = 1.0
 
 
 class StreamPool:
@@ -27,14 +30,19 @@ class StreamPool:
         for stream in self._narrow:
             self._idle.put(stream)
         self._workers = ThreadPoolExecutor(max(1, streams), thread_name_prefix="stream")
+        self._report: Callable[[], None] | None = None
+
+    def on_progress(self, report: Callable[[], None]) -> None:
+        """`report` is called after a piece, at most once a second, when there are more to come."""
+        self._report = report
 
     def run_wide(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
         """The outputs of every piece, or why it failed; one after another on all threads."""
-        return [_outcome(self._wide, piece) for piece in pieces]
+        return self._reported(_outcome(self._wide, piece) for piece in pieces)
 
     def run_side_by_side(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
         """The same, on the narrow streams."""
-        return list(self._workers.map(self._on_idle_stream, pieces))
+        return self._reported(self._workers.map(self._on_idle_stream, pieces))
 
     def warm_up(self, piece: Inputs) -> None:
         """Run a piece on every stream. One that the graph cannot compute warms nothing and does no harm."""
@@ -44,6 +52,17 @@ class StreamPool:
     def close(self) -> None:
         """End the worker threads."""
         self._workers.shutdown()
+
+    def _reported(self, outcomes: Iterable[Outputs | RunFailed]) -> list[Outputs | RunFailed]:
+        """All outcomes, with a report now and then: a batch of long texts can take minutes on a small machine."""
+        done: list[Outputs | RunFailed] = []
+        reported_at = time.monotonic()
+        for outcome in outcomes:
+            done.append(outcome)
+            if self._report and time.monotonic() - reported_at >= REPORT_EVERY_S:
+                self._report()
+                reported_at = time.monotonic()
+        return done
 
     def _on_idle_stream(self, piece: Inputs) -> Outputs | RunFailed:
         stream = self._idle.get()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trireme_triton.cold_start import ColdStart
-from trireme_triton.metrics import ColdStartSeconds, StageErrors
+from trireme_triton.metrics import ColdStartSeconds, PiecesDone, StageErrors
 from trireme_triton.tensors import Inputs, InvalidRequest, Request, answer_together
 
 from trireme_network.auto_complete import Completion
@@ -20,6 +20,7 @@ class Answering(Protocol):
     """A network, as Triton's face uses it."""
 
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]: ...
+    def on_progress(self, report: Callable[[], None]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -36,6 +37,8 @@ class ServedNetwork:
         self._network = load(config, version, args["model_instance_kind"], cold_start)
         self._cold_start = ColdStartSeconds(args["model_name"], cold_start.seconds)
         self._errors = StageErrors(args["model_name"], "network")
+        self._pieces = PiecesDone(args["model_name"])
+        self._network.on_progress(self._pieces.count)
 
     def execute(self, requests: Sequence[Request]) -> list[object]:
         """One response per request; a request the network cannot compute gets an error and does not harm the others."""

@@ -35,6 +35,18 @@ class StageErrors:
         self._counters[reason].increment(1)
 
 
+class PiecesDone:
+    """The counter `trireme_pieces_total{model}`: moves now and then while one execute takes long."""
+
+    def __init__(self, model: str) -> None:
+        self._family = _family("trireme_pieces_total", "Signs of progress inside long executes", "COUNTER")
+        self._counter = self._family.Metric(labels={"model": model})
+
+    def count(self) -> None:
+        """Some part of what is being executed is done."""
+        self._counter.increment(1)
+
+
 def _family(name: str, description: str, kind: str) -> Any:
     """A metric family. Stubs that name the same one, with the same description and kind, share it."""
     import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from small_networks import config, doubling, identity, lookup, tensor
-from trireme_network import run_on_openvino
+from trireme_network import run_on_openvino, stream_pool
 from trireme_network.graph import RunFailed
 from trireme_network.model_config import ConfigRefused
 from trireme_network.parameters import OnnxRuntimeParameters
@@ -137,4 +137,15 @@ def test_a_failed_piece_does_not_stop_the_others(write):
     for run in (pool.run_wide, pool.run_side_by_side):
         outcomes = run(pieces)
         assert [isinstance(outcome, RunFailed) for outcome in outcomes] == [False, True, False, False, True, False]
+    pool.close()
+
+
+@pytest.mark.parametrize("run", ["run_wide", "run_side_by_side"])
+def test_a_long_execute_reports_that_it_gets_on(write, monkeypatch, run):
+    monkeypatch.setattr(stream_pool, "REPORT_EVERY_S", 0.0)
+    pool = StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, streams=2)
+    reports = []
+    pool.on_progress(lambda: reports.append(1))
+    getattr(pool, run)([{"x": np.array([[0]])}] * 3)
+    assert len(reports) == 3
     pool.close()
