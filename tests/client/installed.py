@@ -10,7 +10,8 @@ import tomllib
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = [sys.executable, "-W", "error", "-c", "from trireme_client.cli import main; main()"]
+# -P: an editable installation leaves its metadata in the folder of the checkout, where the tests run
+RUN = [sys.executable, "-P", "-W", "error", "-c", "from trireme_client.cli import main; main()"]
 
 
 def pyproject() -> dict[str, Any]:
