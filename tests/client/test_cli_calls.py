@@ -187,8 +187,10 @@ def test_a_reader_that_leaves_ends_the_run_in_silence(grpc_environment: dict[str
 
 
 def test_ctrl_c_ends_the_run_with_status_130(grpc_environment: dict[str, str]) -> None:
+    # a shell starts background jobs with SIGINT ignored, and so may be the tests themselves
+    command = ["env", "--default-signal=INT", *RUN, "classify"]
     process = subprocess.Popen(
-        [*RUN, "classify"], env=grpc_environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, env=grpc_environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdin
     assert process.stdout
