@@ -48,7 +48,8 @@ def test_a_wrong_request_is_a_4xx_that_names_the_fault(
     assert any(name in answer["error"] for name in named.split("|")), answer
 
 
-NO_REQUESTS = [b" ", b"{", b"{}", b"[]", b"null", b'{"inputs": 3}', b"\x00" * 100, b"{" * 10_000]
+NEGATIVE_SHAPE = b'{"inputs":[{"name":"text","datatype":"BYTES","shape":[-1,1],"data":["a"]}]}'
+NO_REQUESTS = [NEGATIVE_SHAPE, b" ", b"{", b"{}", b"[]", b"null", b'{"inputs": 3}', b"\x00" * 100, b"{" * 10_000]
 
 
 @pytest.mark.parametrize("data", NO_REQUESTS, ids=[repr(data[:12]) for data in NO_REQUESTS])
