@@ -48,6 +48,16 @@ class Preparation:
         own = {name for name, each in self.models.items() if not each.is_ensemble and not official(each.backend)}
         return frozenset(own)
 
+    @property
+    def artifact_bytes(self) -> dict[str, int]:
+        """Size of the files of each model, as far as manifests name them."""
+        sizes: dict[str, int] = {}
+        for manifest in self.around.manifests.values():
+            for path, artifact in manifest.artifacts.items():
+                model = path.partition("/")[0]
+                sizes[model] = sizes.get(model, 0) + artifact.size
+        return sizes
+
 
 def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
     """The supervisor's parts."""
@@ -77,7 +87,11 @@ def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
 
 def _loader(prepared: Preparation) -> Loader:
     config, machine, own = prepared.around.config, prepared.around.machine, prepared.with_stubs
-    changed = {name: override(each, machine, is_official=name not in own) for name, each in prepared.models.items()}
+    sizes = prepared.artifact_bytes
+    changed = {
+        name: override(each, machine, is_official=name not in own, artifact_bytes=sizes.get(name))
+        for name, each in prepared.models.items()
+    }
     return Loader(
         triton=TritonApi(config.connect_host, config.http_port, config.metrics_port),
         overrides={name: each.to_json() for name, each in changed.items() if each is not None},

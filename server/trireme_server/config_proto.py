@@ -12,6 +12,8 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+TURNS_BETWEEN = 1000  # an idle instance gets one turn for so many of the one before it
+
 
 class InvalidConfig(Exception):
     """A config.pbtxt that cannot be read. The text names the file and the place."""
@@ -105,8 +107,8 @@ class ModelConfig:
         instances: int | None = None,
         ragged: bool = False,
     ) -> ModelConfig:
-        """A copy with `parameters` added and the one named `without` left out, with `instances` instances, and
-        `allow_ragged_batch` where shapes vary."""
+        """A copy with `parameters` added and the one named `without` left out, with `instances` instances of which
+        each is used only when those before it are busy, and `allow_ragged_batch` where shapes vary."""
         message = type(self._message)()
         message.CopyFrom(self._message)
         for key, value in parameters.items():
@@ -115,7 +117,9 @@ class ModelConfig:
             del message.parameters[without]
         if instances is not None:
             del message.instance_group[:]
-            message.instance_group.add(count=instances, kind="KIND_CPU")
+            for number in range(instances):
+                group = message.instance_group.add(count=1, kind="KIND_CPU")
+                group.rate_limiter.priority = 1 + number * TURNS_BETWEEN
         for tensor in message.input:
             if ragged and tensor.name in self.ragged_inputs:
                 tensor.allow_ragged_batch = True

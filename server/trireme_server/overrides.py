@@ -5,45 +5,57 @@ What a config says itself is kept: an instance count or a parameter that is ther
 
 from __future__ import annotations
 
+import math
+
 from trireme_server.config_proto import ModelConfig
 from trireme_server.machine import Machine
 
 NETWORK_BACKENDS = frozenset({"onnxruntime", "openvino", "tensorrt"})
 STAGES_BACKEND = "stages"
 IMAGE_STAGE = "image"
-
+SMALL_NETWORK = 256 * 2**20  # bytes of the artifact; every process holds it twice
 
 STALL_TIMEOUT = "trireme.stall_timeout_s"  # for the launcher, which keeps it from the backends: they are strict
 
 
-def override(config: ModelConfig, machine: Machine, *, is_official: bool) -> ModelConfig | None:
+def override(
+    config: ModelConfig, machine: Machine, *, is_official: bool, artifact_bytes: int | None = None
+) -> ModelConfig | None:
     """The config to load the model with; None: the one in the repository.
 
     Args:
         is_official: whether Triton's own C++ backend serves the model, not our stand-in.
+        artifact_bytes: size of the network's files, if known.
     """
-    changed = _for_machine(config, machine, is_official=is_official)
+    changed = _for_machine(config, machine, is_official, artifact_bytes)
     if STALL_TIMEOUT in config.parameters:
         return (changed or config).overridden(parameters={}, without=STALL_TIMEOUT)
     return changed
 
 
-def _for_machine(config: ModelConfig, machine: Machine, *, is_official: bool) -> ModelConfig | None:
+def _for_machine(
+    config: ModelConfig, machine: Machine, is_official: bool, artifact_bytes: int | None
+) -> ModelConfig | None:
     if config.backend in NETWORK_BACKENDS:
-        return _official_network(config, machine) if is_official else _stand_in(config, machine.cores)
+        return _official_network(config, machine) if is_official else _stand_in(config, machine.cores, artifact_bytes)
     if config.backend == STAGES_BACKEND:
         decodes_images = config.parameters.get("stage") == IMAGE_STAGE
         return _changed(config, {}, instances=machine.cores if decodes_images else 1)
     return None
 
 
-def _stand_in(config: ModelConfig, cores: int) -> ModelConfig:
-    """One process that uses all cores and gets whatever is waiting, of any shape."""
-    parameters = {"trireme.threads": str(cores)}
+def _stand_in(config: ModelConfig, cores: int, artifact_bytes: int | None) -> ModelConfig:
+    """Processes that use all cores when alone, and get whatever is waiting, of any shape.
+
+    Between two batches a process waits for Triton. A second process computes meanwhile, which is worth its memory where
+    a batch is short: where the network is small.
+    """
+    instances = 2 if cores > 1 and artifact_bytes is not None and artifact_bytes <= SMALL_NETWORK else 1
+    parameters = {"trireme.threads": str(cores), "trireme.streams": str(math.ceil(cores / instances))}
     ragged = config.max_batch_size > 0 and config.batches_dynamically and bool(config.ragged_inputs)
     if ragged:
         parameters["trireme.ragged"] = "true"
-    return _changed(config, parameters, instances=1, ragged=ragged)
+    return _changed(config, parameters, instances=instances, ragged=ragged)
 
 
 def _official_network(config: ModelConfig, machine: Machine) -> ModelConfig | None:

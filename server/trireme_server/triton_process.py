@@ -32,6 +32,7 @@ def command_line(
         "backend-config": f"python,shm-region-prefix-name={region_prefix(os.getpid())}",
         "model-control-mode": "explicit",
         "model-load-thread-count": max(4, models),
+        "rate-limit": "execution_count",  # heeds the priorities of instances: what is warm stays warm
         "exit-timeout-secs": math.ceil(config.shutdown_timeout_s),
         "http-address": config.host,
         "http-port": config.http_port,

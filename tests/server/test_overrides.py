@@ -26,16 +26,36 @@ def network(**changes):
     )
 
 
-def changed(config, machine=CPU, *, is_official=False):
-    result = override(config, machine, is_official=is_official)
+def changed(config, machine=CPU, *, is_official=False, artifact_bytes=None):
+    result = override(config, machine, is_official=is_official, artifact_bytes=artifact_bytes)
     return None if result is None else json.loads(result.to_json())
+
+
+def instances(count):
+    """Groups of one, each with a later turn than those before it."""
+    return [
+        {"count": 1, "kind": "KIND_CPU", "rate_limiter": {"priority": 1 + 1000 * number}} for number in range(count)
+    ]
 
 
 def test_a_stand_in_is_one_process_with_all_cores_that_takes_requests_of_any_shape():
     loaded = changed(network())
-    assert loaded["instance_group"] == [{"count": 1, "kind": "KIND_CPU"}]
-    assert loaded["parameters"] == parameters(**{"trireme.threads": "4", "trireme.ragged": "true"})
+    assert loaded["instance_group"] == instances(1)
+    assert loaded["parameters"] == parameters(
+        **{"trireme.threads": "4", "trireme.streams": "4", "trireme.ragged": "true"}
+    )
     assert loaded["input"][0]["allow_ragged_batch"] is True
+
+
+@pytest.mark.parametrize(
+    ("artifact_bytes", "cores", "count", "streams"),
+    [(90 * 2**20, 4, 2, "2"), (90 * 2**20, 3, 2, "2"), (90 * 2**20, 1, 1, "1"), (2**30, 4, 1, "4"), (None, 4, 1, "4")],
+)
+def test_a_small_network_is_served_by_two_processes_that_share_the_cores(artifact_bytes, cores, count, streams):
+    machine = Machine(cores=cores, memory_available=2**33, has_gpu=False)
+    loaded = changed(network(), machine, artifact_bytes=artifact_bytes)
+    assert loaded["instance_group"] == instances(count)
+    assert loaded["parameters"]["trireme.streams"] == {"string_value": streams}
 
 
 @pytest.mark.parametrize("field", ["dynamic_batching", "max_batch_size"])
@@ -56,7 +76,7 @@ def test_an_input_of_fixed_shape_is_not_ragged():
 
 def test_the_official_backend_gets_one_instance_with_all_threads_and_nothing_of_ours():
     loaded = changed(network(), is_official=True)
-    assert loaded["instance_group"] == [{"count": 1, "kind": "KIND_CPU"}]
+    assert loaded["instance_group"] == instances(1)
     assert loaded["parameters"] == parameters(intra_op_thread_count="4")
     assert "allow_ragged_batch" not in loaded["input"][0]
 
@@ -72,10 +92,10 @@ def test_what_the_config_says_itself_wins():
     assert loaded["parameters"]["trireme.threads"] == {"string_value": "1"}
 
 
-@pytest.mark.parametrize(("stage", "instances"), [("image", 4), ("tokenize", 1)])
-def test_images_are_decoded_on_every_core_and_texts_in_one_process(stage, instances):
+@pytest.mark.parametrize(("stage", "count"), [("image", 4), ("tokenize", 1)])
+def test_images_are_decoded_on_every_core_and_texts_in_one_process(stage, count):
     own = config(backend="stages", input=[TEXT_IN], output=[TEXT_OUT], parameters=parameters(stage=stage))
-    assert changed(own)["instance_group"] == [{"count": instances, "kind": "KIND_CPU"}]
+    assert changed(own)["instance_group"] == instances(count)
 
 
 def test_ensembles_and_other_backends_are_loaded_as_they_are():

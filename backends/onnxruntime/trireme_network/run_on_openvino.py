@@ -31,6 +31,7 @@ _TYPES = {
     "f32": "TYPE_FP32",
 }
 _INT32 = np.iinfo(np.int32)
+KERNELS_KEPT = 128  # prepared for shapes met before; OpenVINO's own 5,000 let the memory grow for hours
 Result = TypeVar("Result")
 
 
@@ -69,6 +70,7 @@ class OpenVino:
         self._properties = {
             "INFERENCE_PRECISION_HINT": "bf16" if native else "f32",
             "ENABLE_CPU_PINNING": False,  # several processes share the cores: threads pinned to the same one wait
+            "CPU_RUNTIME_CACHE_CAPACITY": KERNELS_KEPT,
             **(properties or {}),
         }
 
