@@ -12,6 +12,8 @@ from trireme_server.processes import Processes
 from trireme_server.stub_watch import ModelProgress, StallLimits, StubWatch, Verdict
 from trireme_server.stubs import Stub, StubProbe, find_stubs
 
+_IDLE_S = 2.0  # a retired stub is idle for so long only if nothing waits for it
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -29,6 +31,24 @@ class _Watched:
     watch: StubWatch
 
 
+@dataclass
+class _Retired:
+    """A stub of an old generation, which Triton may keep although it has nothing to do any more."""
+
+    stub: Stub
+    probe: StubProbe
+    deadline: float
+    ends_when_idle: bool
+    worked_at: float  # when it was last seen to be in the middle of a request
+
+    def is_due(self, now: float) -> bool:
+        """Whether it has had its time, or has nothing left to do."""
+        sample = self.probe.sample()
+        if sample is not None and not sample.is_idle:
+            self.worked_at = now
+        return now >= self.deadline or (self.ends_when_idle and now - self.worked_at >= _IDLE_S)
+
+
 class Roster:
     """The stubs of one server. Times are those of the supervisor's clock."""
 
@@ -36,7 +56,7 @@ class Roster:
         self._processes = processes
         self._limits = limits  # by model
         self._watched: dict[int, _Watched] = {}  # by pid
-        self._retired: dict[int, tuple[Stub, float]] = {}  # pid -> stub of an old generation, and when it must be gone
+        self._retired: dict[int, _Retired] = {}  # by pid
 
     def enlist(self, server_pid: int, models: Collection[str], now: float) -> list[Trouble]:
         """Watches the new stubs of `models`; a model without any is trouble."""
@@ -57,16 +77,19 @@ class Roster:
                 found.append(Trouble(model, verdict, each.stub))
         return found
 
-    def retire(self, model: str, deadline: float) -> list[Stub]:
+    def retire(self, model: str, now: float, deadline: float, *, ends_when_idle: bool) -> list[Stub]:
         """Ends the watch over the stubs of `model`, and returns them.
 
         They get no new requests once the model is unloaded, and may end those they have until `deadline`.
+
+        Args:
+            ends_when_idle: whether a stub whose main thread has nothing to do has no request left.
         """
-        stubs = [each.stub for each in self._watched.values() if each.stub.model == model]
-        for stub in stubs:
-            del self._watched[stub.pid]
-            self._retired[stub.pid] = (stub, deadline)
-        return stubs
+        retired = [each for each in self._watched.values() if each.stub.model == model]
+        for each in retired:
+            del self._watched[each.stub.pid]
+            self._retired[each.stub.pid] = _Retired(each.stub, each.probe, deadline, ends_when_idle, worked_at=now)
+        return [each.stub for each in retired]
 
     def kill(self, stub: Stub) -> None:
         """Ends the stub at once, if it is still there."""
@@ -75,12 +98,12 @@ class Roster:
                 os.kill(stub.pid, signal.SIGKILL)
 
     def kill_overdue(self, now: float) -> None:
-        """Kills the retired stubs that are still there at their deadline, and forgets those that have gone."""
-        for pid, (stub, deadline) in list(self._retired.items()):
-            if not self._processes.is_same(pid, stub.start_ticks):
+        """Kills the retired stubs that are due, and forgets those that have gone."""
+        for pid, each in list(self._retired.items()):
+            if not self._processes.is_same(pid, each.stub.start_ticks):
                 del self._retired[pid]
-            elif now >= deadline:
-                self.kill(stub)
+            elif each.is_due(now):
+                self.kill(each.stub)
 
     @property
     def anyone_left(self) -> bool:
@@ -90,7 +113,7 @@ class Roster:
     @property
     def retired(self) -> list[Stub]:
         """Stubs of old generations that have not been seen to go."""
-        return [stub for stub, _ in self._retired.values()]
+        return [each.stub for each in self._retired.values()]
 
     def any_alive(self, stubs: Iterable[Stub]) -> bool:
         return any(self._processes.is_same(stub.pid, stub.start_ticks) for stub in stubs)

@@ -22,8 +22,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Serving:
         yield running
 
 
-def stub(model: str, server: int) -> int:
-    """The stub of `model` below the launcher `server`."""
+def stubs(model: str, server: int) -> list[int]:
+    """The stubs of `model` below the launcher `server`."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             arguments = (process / "cmdline").read_bytes().split(b"\0")
@@ -31,8 +32,8 @@ def stub(model: str, server: int) -> int:
         except (OSError, IndexError):
             continue
         if is_ours and arguments[8].decode().rsplit("_", 2)[0] == model:
-            return int(process.name)
-    pytest.fail(f"no stub of {model}")
+            found.append(int(process.name))
+    return found
 
 
 def eventually(condition: Callable[[], bool], within_s: float) -> None:
@@ -50,6 +51,7 @@ def is_ready(own: Serving) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_stub_that_dies_or_stops_is_replaced(own: Serving, model: str, number: signal.Signals) -> None:
     before = over_http(own, "embed", "text", [b"the same before and after"])["embedding"]
+    processes = stubs(model, own.process.pid)
     outcomes: list[bool] = []
     stop = threading.Event()
 
@@ -65,7 +67,7 @@ def test_a_stub_that_dies_or_stops_is_replaced(own: Serving, model: str, number:
     clients = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
     for client in clients:
         client.start()
-    os.kill(stub(model, own.process.pid), number)
+    os.kill(processes[0], number)
     eventually(lambda: not is_ready(own), within_s=3)
     eventually(lambda: is_ready(own), within_s=BACK_WITHIN_S)
     before_recovery = outcomes.count(True)
@@ -76,3 +78,5 @@ def test_a_stub_that_dies_or_stops_is_replaced(own: Serving, model: str, number:
         assert not client.is_alive(), "a request hangs"
     after = over_http(own, "embed", "text", [b"the same before and after"])["embedding"]
     assert float((before * after).sum()) > 0.99999
+    eventually(lambda: len(stubs(model, own.process.pid)) == len(processes), within_s=5)
+    assert not set(stubs(model, own.process.pid)) & set(processes), "one of the old generation is left"
