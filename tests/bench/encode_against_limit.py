@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-from encode_limit import Batch, Infer, arrangements, openvino_streams, run
+from encode_limit import Batch, Infer, arrangements, openvino_streams, run, warm_up
 from trireme_bench.encode import Scenario
 from trireme_bench.event_loop import run as run_in_loop
 from trireme_bench.lanes import Server
@@ -47,7 +46,10 @@ class Bare:
 def bare_network(arguments: argparse.Namespace) -> Bare:
     streams = openvino_streams(arguments.network, len(os.sched_getaffinity(0)), 1, arguments.precision)
     found = arrangements(arguments.network, arguments)
-    return Bare(streams, {f"{rows} {batch}": batches for rows, batch, batches in found})
+    calls = {f"{rows} {batch}": batches for rows, batch, batches in found}
+    for batches in calls.values():
+        warm_up(streams, batches)
+    return Bare(streams, calls)
 
 
 def served(arguments: argparse.Namespace) -> tuple[Server, list[bytes]]:

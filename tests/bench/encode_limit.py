@@ -120,11 +120,15 @@ def openvino_streams(model: Path, streams: int, threads: int, precision: str) ->
 RUNTIMES = {"onnxruntime": onnxruntime_streams, "openvino": openvino_streams}
 
 
-def run(streams: list[Infer], batches: list[Batch], seconds: float) -> float:
-    """Texts or images per second, all streams together; each batch is run once by every stream before."""
-    for infer in streams:
-        for batch in batches:
+def warm_up(streams: list[Infer], batches: list[Batch]) -> None:
+    """Every stream prepares itself for every shape once."""
+    for batch in {tuple(each.shape for each in batch.feed.values()): batch for batch in batches}.values():
+        for infer in streams:
             infer(batch.feed)
+
+
+def run(streams: list[Infer], batches: list[Batch], seconds: float) -> float:
+    """Texts or images per second, all streams together."""
     answered = [0] * len(streams)
     start = time.perf_counter()
 
@@ -168,6 +172,7 @@ def measure(model: Path, arguments: argparse.Namespace) -> Iterator[Result]:
     for streams, threads in dict.fromkeys([(1, cores), (cores, 1)]):
         lanes = make(model, streams, threads, arguments.precision)
         for rows, batch, batches in arrangements(model, arguments):
+            warm_up(lanes, batches)
             rates = [run(lanes, batches, arguments.seconds) for _ in range(arguments.repetitions)]
             yield Result(rows, batch, streams, threads, statistics.median(rates), min(rates), max(rates))
 

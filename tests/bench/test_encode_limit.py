@@ -1,28 +1,13 @@
 """The compute limit: how texts are arranged in rows, and that a network runs."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
+import encode_limit
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("encode_limit", Path(__file__).with_name("encode_limit.py"))
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-encode_limit = load()
 
 
 @given(st.lists(st.integers(1, 128), min_size=1, max_size=40))
