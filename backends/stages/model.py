@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trireme_stages.registry import find_stage, load_stage, stage_name
-from trireme_stages.stage import Answer
 from trireme_triton.metrics import ColdStartSeconds, StageErrors
-from trireme_triton.tensors import Inputs, InvalidRequest, Request, answer_together
+from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Request, answer_together
 
 
 class TritonPythonModel:

@@ -17,8 +17,6 @@ from tritonclient.grpc import service_pb2
 Encoding: TypeAlias = Literal["json", "binary", "grpc"]
 Answer: TypeAlias = dict[str, NDArray[Any]]
 
-ENCODINGS: tuple[Encoding, ...] = ("json", "binary", "grpc")
-
 
 @dataclass(frozen=True)
 class Target:

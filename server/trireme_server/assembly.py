@@ -48,16 +48,6 @@ class Preparation:
         own = {name for name, each in self.models.items() if not each.is_ensemble and not official(each.backend)}
         return frozenset(own)
 
-    @property
-    def artifact_bytes(self) -> dict[str, int]:
-        """Size of the files of each model, as far as manifests name them."""
-        sizes: dict[str, int] = {}
-        for manifest in self.around.manifests.values():
-            for path, artifact in manifest.artifacts.items():
-                model = path.partition("/")[0]
-                sizes[model] = sizes.get(model, 0) + artifact.size
-        return sizes
-
 
 def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
     """The supervisor's parts."""
@@ -87,10 +77,10 @@ def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
 
 def _loader(prepared: Preparation) -> Loader:
     config, machine, own = prepared.around.config, prepared.around.machine, prepared.with_stubs
-    sizes = prepared.artifact_bytes
+    models = [model for entry in prepared.around.entries for model in entry.models]
     changed = {
-        name: override(each, machine, is_official=name not in own, artifact_bytes=sizes.get(name))
-        for name, each in prepared.models.items()
+        model.name: override(model.config, machine, is_official=model.name not in own, artifact_bytes=model.size)
+        for model in models
     }
     return Loader(
         triton=TritonApi(config.connect_host, config.http_port, config.metrics_port),

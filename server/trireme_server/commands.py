@@ -29,7 +29,9 @@ def _where_options(function: Function) -> Function:
         click.option("--http-port", type=_PORT, default=8000, show_default=True),
         click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
         click.option("--verify/--no-verify", default=True, help="Compare artifacts with their manifests' hashes."),
-        click.option("--backends", type=_FOLDER, envvar="TRIREME_BACKENDS", help="Default: backends/ here."),
+        click.option(
+            "--backends", type=_FOLDER, envvar="TRIREME_BACKENDS", help="Default: backends/ here, or of the checkout."
+        ),
         click.option("--models", help="Entries to serve, separated by commas. Default: all of the repository."),
         click.option("--repository", type=_FOLDER, default=Path("model_repository"), show_default=True),
     ):
@@ -78,7 +80,6 @@ def serve(log_format: Any, shutdown_timeout: float, stall_timeout: float, max_re
     from trireme_server.terminal import make_terminal
 
     config = _config(
-        log_format=log_format,
         shutdown_timeout_s=shutdown_timeout,
         stall_timeout_s=stall_timeout,
         max_restarts=max_restarts,

@@ -12,7 +12,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-TURNS_BETWEEN = 1000  # an idle instance gets one turn for so many of the one before it
+PREFERENCE = 1000  # an instance that is idle is chosen so many times for once that another idle one is
 
 
 class InvalidConfig(Exception):
@@ -108,7 +108,7 @@ class ModelConfig:
         ragged: bool = False,
     ) -> ModelConfig:
         """A copy with `parameters` added and the one named `without` left out, with `instances` instances of which
-        each is used only when those before it are busy, and `allow_ragged_batch` where shapes vary."""
+        the first is preferred while it is idle, and `allow_ragged_batch` where shapes vary."""
         message = type(self._message)()
         message.CopyFrom(self._message)
         for key, value in parameters.items():
@@ -119,7 +119,7 @@ class ModelConfig:
             del message.instance_group[:]
             for number in range(instances):
                 group = message.instance_group.add(count=1, kind="KIND_CPU")
-                group.rate_limiter.priority = 1 + number * TURNS_BETWEEN
+                group.rate_limiter.priority = 1 + number * PREFERENCE
         for tensor in message.input:
             if ragged and tensor.name in self.ragged_inputs:
                 tensor.allow_ragged_batch = True

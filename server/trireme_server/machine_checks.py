@@ -58,14 +58,20 @@ def host(around: Surroundings) -> Iterator[Finding]:
 
 def shared_memory(around: Surroundings) -> Iterator[Finding]:
     free = shutil.disk_usage(SHM).free
-    stubs = sum(len(entry.models) for entry in around.entries)
+    stubs = _processes(around)
     fix = f"docker run --shm-size=1g, or mount -o remount,size=1g {SHM}"
     if free < stubs * _STUB_SHM:
-        yield fail("shared memory", f"{mebibytes(free)} free in {SHM} for {stubs} models", fix)
+        yield fail("shared memory", f"{mebibytes(free)} free in {SHM} for {stubs} processes", fix)
     elif free < _ROOMY_SHM:
         yield warn("shared memory", f"only {mebibytes(free)} free in {SHM}: large requests may fail", fix)
     else:
         yield ok("shared memory", f"{mebibytes(free)} free in {SHM}")
+
+
+def _processes(around: Surroundings) -> int:
+    """About how many processes serve the models: some have one, small networks two, images one for each core."""
+    steps = {model.name for entry in around.entries for model in entry.models if not model.config.is_ensemble}
+    return 2 * len(steps)
 
 
 def stale_shared_memory(around: Surroundings) -> Iterator[Finding]:
@@ -81,7 +87,7 @@ def stale_shared_memory(around: Surroundings) -> Iterator[Finding]:
 def memory(around: Surroundings) -> Iterator[Finding]:
     available = around.machine.memory_available
     artifacts = sum(each.size for manifest in around.manifests.values() for each in manifest.artifacts.values())
-    needed = artifacts * _WEIGHTS_FACTOR + _STUB_MEMORY * sum(len(entry.models) for entry in around.entries)
+    needed = artifacts * _WEIGHTS_FACTOR + _STUB_MEMORY * _processes(around)
     found = f"{mebibytes(available)} available, about {mebibytes(needed)} needed"
     fix = "serve fewer entries with --models, or raise the memory limit of the cgroup"
     if available < artifacts:

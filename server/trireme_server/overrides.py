@@ -11,6 +11,7 @@ from trireme_server.config_proto import ModelConfig
 from trireme_server.machine import Machine
 
 NETWORK_BACKENDS = frozenset({"onnxruntime", "openvino", "tensorrt"})
+PACKING_STAND_IN = "onnxruntime"  # the stand-in that takes requests of any shape, and knows threads and streams
 STAGES_BACKEND = "stages"
 IMAGE_STAGE = "image"
 SMALL_NETWORK = 256 * 2**20  # bytes of the artifact; every process holds it twice
@@ -37,7 +38,11 @@ def _for_machine(
     config: ModelConfig, machine: Machine, is_official: bool, artifact_bytes: int | None
 ) -> ModelConfig | None:
     if config.backend in NETWORK_BACKENDS:
-        return _official_network(config, machine) if is_official else _stand_in(config, machine.cores, artifact_bytes)
+        if is_official:
+            return _official_network(config, machine)
+        if config.backend == PACKING_STAND_IN:
+            return _stand_in(config, machine.cores, artifact_bytes)
+        return _changed(config, {}, instances=1)
     if config.backend == STAGES_BACKEND:
         decodes_images = config.parameters.get("stage") == IMAGE_STAGE
         return _changed(config, {}, instances=machine.cores if decodes_images else 1)

@@ -30,9 +30,8 @@ def backends(around: Surroundings) -> Iterator[Finding]:
             name = model.config.backend
             is_there = name in ours or (around.installation is not None and around.installation.has_official(name))
             if not is_there and name != "python":
-                found = (
-                    f"{model.name} needs the backend {name!r}; {around.config.backends} has {', '.join(ours) or 'none'}"
-                )
+                there = ", ".join(sorted(ours)) or "none"
+                found = f"{model.name} needs the backend {name!r}; {around.config.backends} has {there}"
                 yield fail("backend", found, "name the folder of the backends with --backends")
 
 

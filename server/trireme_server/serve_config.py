@@ -23,7 +23,6 @@ class ServeConfig:
     grpc_port: int = 8001
     metrics_port: int = 8002
     health_port: int = 8003
-    log_format: LogFormat = "text"
     verify_artifacts: bool = True
     shutdown_timeout_s: float = 30.0  # for running requests, from the first signal on
     stall_timeout_s: float = 30.0  # without an answer while the CPU is busy

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a running server reaches of the limit of its network on this machine, both measured in turns in one run.
 
-Shared machines change their speed from minute to minute, so a figure from one run says nothing beside a figure from
-another. Here every round loads the server with each number of callers and then runs the bare network in every
-arrangement of `encode_limit.py` with a stream per core; the arrangement with the best median is the limit. Shares are
-taken within a round, and the median and the spread of the rounds are given.
+A machine's speed changes from minute to minute, so a figure from one run says little beside a figure from another.
+Here every round loads the server with each number of callers and then runs the bare network in every arrangement of
+`encode_limit.py` with a stream per core; the arrangement with the best median is the limit. Shares are taken within a
+round, and the median and the spread of the rounds are given.
 
-    python tests/bench/encode_against_limit.py model_repository/embed_network/1/model.onnx --model embed --workload mix
+    python tests/bench/encode_against_limit.py model_repository/embed_network/1/model.onnx --precision bf16
 """
 
 import argparse
@@ -101,7 +101,7 @@ def parse(command_line: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--encoding", choices=["json", "binary"], default="binary")
     parser.add_argument("--port", type=int, default=8000, help="of HTTP")
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="bf16")
+    parser.add_argument("--precision", choices=["f32", "bf16"], required=True, help="that the server computes in")
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--row-tokens", type=int, default=128, help="width of packed rows")
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How fast a network can run on this machine when nothing is around it: no server, no tokeniser, no copies.
 
-What comes through a server is stated as a share of this limit, measured in the same run (`trireme bench encode` before
-and after). Texts are rows of random token numbers in the lengths of the benchmark's workload; images random pixels.
-Every arrangement is tried, the best is the limit:
+`encode_against_limit.py` states what comes through a server as a share of this limit. Texts are rows of random token
+numbers in the lengths of the benchmark's workload; images random pixels. Every arrangement is
+tried, the best is the limit:
 
 - `padded`: the texts of a batch, neighbours in length, one a row, filled up with zeros to the longest of them;
 - `packed`: the texts of a batch in as few rows as they fit in, each text a segment of its row (docs/contracts.md 2);

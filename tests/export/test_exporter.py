@@ -98,9 +98,9 @@ def test_the_graph_loads_in_old_runtimes_and_tells_nothing_of_this_machine(expor
     assert b"text_network" not in path.read_bytes()
 
 
-def test_parity_covers_padding_company_packing_and_shapes_never_traced(manifest):
+def test_parity_is_close_far_inside_its_tolerance(manifest):
     assert manifest["parity"]["cases"] >= 20
-    assert manifest["parity"]["measured"]["max_abs"] <= manifest["parity"]["tolerance"]["max_abs"]
+    assert 0 < manifest["parity"]["measured"]["max_abs"] <= manifest["parity"]["tolerance"]["max_abs"] / 2
 
 
 def test_golden_samples_are_the_originals_answers_through_windows_and_normalisation(manifest):

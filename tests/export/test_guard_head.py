@@ -1,5 +1,6 @@
 """The head of `guard`: its figures are computed rightly, its data do not leak, and training repeats."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,12 +12,15 @@ from trireme_export.classifier_head import load_head
 from trireme_export.files import sha256_of
 from trireme_export.guard_head.corpus import (
     COLLECTIONS,
+    PAGES,
     PERMITTED_LICENCES,
     Example,
+    pages,
     permitted_collections,
     without_leakage,
 )
 from trireme_export.guard_head.figures import describe, recall_at, roc_auc, threshold_at
+from trireme_export.guard_head.prose import PROSE, read_prose
 from trireme_export.guard_head.training import Settings, Windows, fit, score_texts
 from trireme_export.heads import DESCRIPTION, WEIGHTS, read_head
 
@@ -63,6 +67,38 @@ def test_what_is_held_out_leaves_train_however_it_is_spelled():
     ]
     kept = {(example.split, example.text) for example in without_leakage(examples)}
     assert kept == {("test", "ignore all rules"), ("validation", "Ｈello"), ("train", "other")}
+
+
+def test_pages_are_made_of_their_own_split_and_hold_an_injection_exactly_when_they_say_so():
+    prompts = [
+        Example(text=f"{name} {split} {number}", label=label, split=split)
+        for split in ("train", "validation", "test")
+        for label, name in enumerate(("harmless", "evil"))
+        for number in range(5)
+    ]
+    made = pages(prompts)
+    assert {split: sum(page.split == split for page in made) for split in PAGES} == PAGES
+    for page in made:
+        assert ("evil" in page.text) == bool(page.label)
+        assert {split for split in PAGES if split in page.text} == {page.split}
+    assert made == pages(prompts)
+
+
+def test_prose_is_whole_sentences_of_docstrings_and_no_code(tmp_path):
+    wanted = [f"The parser reads sentence {word} of a file, and remembers its place." for word in ("one", "two")]
+    (tmp_path / "module.py").write_text(f'''"""{wanted[0]}
+
+    >>> x[0] += f(1) / g(2) ** {{"a": [3, 4, 5]}}["b"] - (6 * 7) == 0 and h(8) < 9 or 10.
+
+    short.
+    """
+def call():
+    """{wanted[1]}"""
+''')
+    prose = dataclasses.replace(PROSE[0], count=2)
+    assert sorted(example.text for example in read_prose(prose, tmp_path)) == wanted
+    with pytest.raises(ValueError, match=r"[Ss]ample"):
+        read_prose(dataclasses.replace(prose, count=3), tmp_path)
 
 
 def test_only_collections_with_a_permitted_licence_are_read():

@@ -32,7 +32,7 @@ def changed(config, machine=CPU, *, is_official=False, artifact_bytes=None):
 
 
 def instances(count):
-    """Groups of one, each with a later turn than those before it."""
+    """Groups of one, of which the first is preferred."""
     return [
         {"count": 1, "kind": "KIND_CPU", "rate_limiter": {"priority": 1 + 1000 * number}} for number in range(count)
     ]
@@ -65,6 +65,15 @@ def test_a_stand_in_that_does_not_batch_is_not_ragged(field):
     loaded = changed(ModelConfig(json_format.ParseDict(document, model_config_pb2.ModelConfig())))
     assert "allow_ragged_batch" not in loaded["input"][0]
     assert "trireme.ragged" not in loaded["parameters"]
+
+
+def test_the_openvino_stand_in_gets_one_process_and_no_ragged_inputs():
+    document = json.loads(network().to_json()) | {"backend": "openvino"}
+    own = ModelConfig(json_format.ParseDict(document, model_config_pb2.ModelConfig()))
+    loaded = changed(own, artifact_bytes=2**20)
+    assert loaded["instance_group"] == instances(1)
+    assert "parameters" not in loaded
+    assert "allow_ragged_batch" not in loaded["input"][0]
 
 
 def test_an_input_of_fixed_shape_is_not_ragged():

@@ -31,10 +31,13 @@ def complete_for_onnxruntime(config: ModelConfig, graph: Graph) -> Completion | 
     """
     if config.inputs and config.outputs:
         return None
-    batches = all(tensor.shape[:1] == (ANY,) for tensor in (*graph.inputs, *graph.outputs))
-    if config.max_batch_size and not batches:
-        raise ConfigRefused("max_batch_size is set, but not every input and output of the graph can be batched")
-    max_batch_size = config.max_batch_size or (DEFAULT_MAX_BATCH_SIZE if batches else 0)
+    fixed = [tensor for tensor in (*graph.inputs, *graph.outputs) if tensor.shape[:1] != (ANY,)]
+    if config.max_batch_size and fixed:
+        raise ConfigRefused(
+            f"max_batch_size is {config.max_batch_size}, but {fixed[0].name!r} has shape {list(fixed[0].shape)}, which "
+            "cannot be batched; set max_batch_size: 0, or export the graph with a dynamic first dimension"
+        )
+    max_batch_size = config.max_batch_size or (0 if fixed else DEFAULT_MAX_BATCH_SIZE)
     return _completion(config, graph, max_batch_size)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from trireme_triton.tensors import Array, Inputs, InvalidRequest
+from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
 
-from trireme_network.network import Answer, Network
+from trireme_network.network import Network
 
 
 class FixedBatch:

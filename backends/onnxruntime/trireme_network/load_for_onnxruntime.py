@@ -33,10 +33,12 @@ class _Settings:
 
     @property
     def streams(self) -> int:
-        """Narrow streams: one per thread, but none where the config says how the official backend shall run."""
-        if not self.batches or (self.documented.intra_op_threads > 0 and not self.own.threads):
+        """Narrow streams: as many as the config says, else one per thread, but none where it says no more than how the
+        official backend shall run."""
+        if not self.batches:
             return 0
-        return self.own.streams or self.threads
+        is_official = self.documented.intra_op_threads > 0 and not self.own.threads
+        return self.own.streams or (0 if is_official else self.threads)
 
 
 def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -> Network:

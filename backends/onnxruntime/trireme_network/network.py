@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from trireme_triton.tensors import Inputs, InvalidRequest, Outputs
+from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Outputs
 
 from trireme_network.graph import RunFailed
 from trireme_network.neighbours import Neighbours
@@ -14,7 +14,6 @@ from trireme_network.pieces import Batch, busy_share
 from trireme_network.stacked_rows import StackedRows
 from trireme_network.stream_pool import StreamPool
 
-Answer = Outputs | InvalidRequest
 BUSY_SHARE = 0.8  # of the narrow streams' time that must be work, or the wide stream is the better choice
 
 

@@ -51,7 +51,6 @@ class OpenVinoParameters:
     performance_hint: Literal["latency", "throughput", "cumulative_throughput"] | None = parameter(
         None, key="PERFORMANCE_HINT"
     )
-    skip_dynamic_batch: str | None = parameter(None, key="SKIP_OV_DYNAMIC_BATCHSIZE")
     pad_batch: str | None = parameter(None, key="ENABLE_BATCH_PADDING")
     reshape: str | None = parameter(None, key="RESHAPE_IO_LAYERS")
     device: str | None = parameter(None, key="TARGET_DEVICE")

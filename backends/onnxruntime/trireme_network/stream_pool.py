@@ -18,7 +18,7 @@ class StreamPool:
     """A wide stream that uses all `threads`, and `streams` narrow ones of one thread each.
 
     All threads together answer a lone piece sooner; narrow streams compute more per second. Both are kept compiled,
-    which costs the compiled weights twice, unless `threads` is 1 or there are no narrow streams.
+    which costs the compiled weights twice, unless `threads` and `streams` are both 1 or there are no narrow streams.
     """
 
     def __init__(self, runtime: Runtime, threads: int, streams: int) -> None:

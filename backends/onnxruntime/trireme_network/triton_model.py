@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from trireme_triton.cold_start import ColdStart
 from trireme_triton.metrics import ColdStartSeconds, PiecesDone, StageErrors
-from trireme_triton.tensors import Inputs, InvalidRequest, Request, answer_together
+from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Request, answer_together
 
 from trireme_network.auto_complete import Completion
 from trireme_network.model_config import ModelConfig, read_model_config
-from trireme_network.network import Answer
 
 
 class Answering(Protocol):

@@ -1,13 +1,13 @@
 """Requests of Triton's Python backend become NumPy arrays, and arrays or refusals become its responses.
 
-Together with `metrics` the only module that knows `triton_python_backend_utils`, which exists inside a stub only:
-it is imported when first used, so that everything else can be tested without Triton.
+Together with `metrics` and the `model.py` of each backend the only module that knows `triton_python_backend_utils`,
+which exists inside a stub only: it is imported when first used, so that everything else can be tested without Triton.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]  # of one request; an optional input that was left out is absent
 Outputs = Mapping[str, Array]
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 class Tensor(Protocol):
@@ -42,12 +44,15 @@ class InvalidRequest(Exception):
         self.reason = reason
 
 
+Answer: TypeAlias = Outputs | InvalidRequest
+
+
 def read_inputs(request: Request) -> dict[str, Array]:
     """The tensors of one Triton request by name. BYTES become object arrays of `bytes`."""
     return {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
 
 
-def respond(answer: Outputs | InvalidRequest) -> object:
+def respond(answer: Answer) -> object:
     """The Triton response for one request: its output tensors, or an error with the code INVALID_ARG."""
     import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 
@@ -57,22 +62,17 @@ def respond(answer: Outputs | InvalidRequest) -> object:
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, values) for name, values in answer.items()])
 
 
-def answer_each(requests: Sequence[Request], answer: Callable[[Inputs], Outputs]) -> list[object]:
-    """One response per request, made one by one; a request that `answer` refuses fails alone."""
-    return [respond(or_refusal(answer, read_inputs(request))) for request in requests]
-
-
 def answer_together(
-    requests: Sequence[Request], answer: Callable[[Sequence[Inputs]], Sequence[Outputs | InvalidRequest]]
+    requests: Sequence[Request], answer: Callable[[Sequence[Inputs]], Sequence[Answer]]
 ) -> list[object]:
     """One response per request, made in one call of `answer`; a bad request's outputs are a refusal."""
     return [respond(outputs) for outputs in answer([read_inputs(request) for request in requests])]
 
 
-def or_refusal(answer: Callable[[Inputs], Outputs], inputs: Inputs) -> Outputs | InvalidRequest:
-    """What `answer` gives or, if it refuses the request, the refusal as a value."""
+def or_refusal(call: Callable[[Given], Result], given: Given) -> Result | InvalidRequest:
+    """What `call` gives or, if it refuses what is given, the refusal as a value."""
     try:
-        return answer(inputs)
+        return call(given)
     except InvalidRequest as refusal:
         return refusal
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Array, Inputs
+from trireme_triton.tensors import Answer, Array, Inputs
 
 from trireme_stages.scores import ScoreFunction, read_labels, scores_of
 from trireme_stages.segments import Combine, Windows, joined, read_windows, split_requests
-from trireme_stages.stage import Answer, Model, Signature, answer_parsed
+from trireme_stages.stage import Model, Signature, answer_parsed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Inputs
+from trireme_triton.tensors import Answer, Inputs
 
 from trireme_stages.pooling import pool_hidden_states
 from trireme_stages.segments import Combine, Windows, joined, read_windows, split_requests
-from trireme_stages.stage import Answer, Dims, Model, Signature, answer_parsed
+from trireme_stages.stage import Dims, Model, Signature, answer_parsed
 
 _SMALLEST_NORM = np.float32(1e-12)  # a zero vector stays zero, as in torch.nn.functional.normalize
 

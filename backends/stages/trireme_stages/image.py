@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Array, Inputs, InvalidRequest, bytes_column
+from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest, bytes_column, or_refusal
 
 from trireme_stages.decoding import Decoded, decode
-from trireme_stages.stage import Answer, Model, Signature, answer_parsed
+from trireme_stages.stage import Model, Signature, answer_parsed
 
 _FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
@@ -73,15 +73,9 @@ class PreprocessImage:
     def _preprocess(self, requests: Sequence[list[bytes]]) -> Iterator[Answer]:
         images = list(chain.from_iterable(requests))
         run = self._threads.map if self._threads and len(images) > 1 else map
-        results = iter(run(self._pixels_or_refusal, images))
+        results = iter(run(lambda data: or_refusal(self._pixels, data), images))
         for request in requests:
             yield _joined([next(results) for _ in request])
-
-    def _pixels_or_refusal(self, data: bytes) -> Array | InvalidRequest:
-        try:
-            return self._pixels(data)
-        except InvalidRequest as refusal:
-            return refusal
 
     def _pixels(self, data: bytes) -> Array:
         """(size, size, 3) of uint8 or (3, size, size) of float32."""

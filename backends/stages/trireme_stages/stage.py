@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from trireme_triton.parameters import InvalidParameter
-from trireme_triton.tensors import Inputs, InvalidRequest, Outputs
+from trireme_triton.tensors import Answer, Inputs, InvalidRequest, or_refusal
 
-Answer: TypeAlias = Outputs | InvalidRequest
 Parsed = TypeVar("Parsed")
 
 # Of one tensor without its batch dimension. A number is that size, -1 is a variable size, and a letter is any
@@ -102,17 +101,10 @@ def answer_parsed(
     compute: Callable[[Sequence[Parsed]], Iterable[Answer]],
 ) -> list[Answer]:
     """`compute` on everything that `parse` accepts, in one call; what it refuses is answered by the refusal."""
-    parsed = [_parsed_or_refusal(parse, inputs) for inputs in batch]
+    parsed = [or_refusal(parse, inputs) for inputs in batch]
     accepted = [one for one in parsed if not isinstance(one, InvalidRequest)]
     answers = iter(compute(accepted) if accepted else ())
     return [one if isinstance(one, InvalidRequest) else next(answers) for one in parsed]
-
-
-def _parsed_or_refusal(parse: Callable[[Inputs], Parsed], inputs: Inputs) -> Parsed | InvalidRequest:
-    try:
-        return parse(inputs)
-    except InvalidRequest as refusal:
-        return refusal
 
 
 def named_file(folder: Path, key: str, name: str) -> Path:

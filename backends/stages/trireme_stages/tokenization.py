@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from tokenizers import Tokenizer
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs, bytes_column
+from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest, Outputs, bytes_column
 
-from trireme_stages.stage import Answer, Model, Signature, answer_parsed, named_file
+from trireme_stages.stage import Model, Signature, answer_parsed, named_file
 from trireme_stages.windows import WindowPlan
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from safetensors.torch import save
 
@@ -29,18 +30,22 @@ from trireme_export.guard_head.corpus import (
     SOURCE,
     SPLITS,
     Example,
+    Kind,
     Split,
+    empty_messages,
+    pages,
     permitted_collections,
     read_examples,
     without_leakage,
 )
 from trireme_export.guard_head.embedding import embed_texts
 from trireme_export.guard_head.figures import Floats, Labels, describe, partial_auc, threshold_at
+from trireme_export.guard_head.prose import PROSE, read_prose
 from trireme_export.guard_head.training import Settings, Windows, fit, score_texts
 from trireme_export.heads import DESCRIPTION, WEIGHTS
 from trireme_export.progress import Reporter
 
-CANDIDATES = tuple(Settings(hidden=hidden, weight_decay=decay) for hidden in (32, 64) for decay in (0.1, 0.3, 1.0))
+CANDIDATES = tuple(Settings(hidden=64, weight_decay=decay) for decay in (0.3, 1.0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,12 @@ class SplitData:
 
     windows: Windows
     labels: Labels
+    kinds: NDArray[np.str_]
+
+    def of_kind(self, kind: Kind) -> SplitData:
+        """The texts of one kind."""
+        places = np.flatnonzero(self.kinds == kind)
+        return SplitData(windows=self.windows.of(places), labels=self.labels[places], kinds=self.kinds[places])
 
 
 @click.command()
@@ -60,7 +71,10 @@ def train_guard_head(output: Path) -> None:
     with reporter.phase("guard", "fetch texts and encoder") as advance:
         texts = fetch(SOURCE, cache, advance)
         encoder = fetch_first(CATALOGUE["guard"].sources, cache, advance)
-    examples = without_leakage(read_examples(texts.folder, permitted_collections()))
+        prose = [(each, fetch(each.source, cache, advance).folder) for each in PROSE]
+    prompts = without_leakage(read_examples(texts.folder, permitted_collections()))
+    examples = [*prompts, *pages(prompts), *empty_messages()]
+    examples += [example for each, folder in prose for example in read_prose(each, folder)]
     with reporter.phase("guard", f"embed {len(examples)} texts") as advance:
         task = CATALOGUE["guard"].task
         assert isinstance(task, TextClassification), "the catalogue says so"
@@ -79,11 +93,15 @@ def train_guard_head(output: Path) -> None:
 def _split(examples: Sequence[Example], windows: Windows, split: str) -> SplitData:
     places = np.array([place for place, each in enumerate(examples) if each.split == split])
     labels = np.array([each.label for each in examples])
-    return SplitData(windows=windows.of(places), labels=labels[places])
+    kinds = np.array([each.kind for each in examples])
+    return SplitData(windows=windows.of(places), labels=labels[places], kinds=kinds[places])
 
 
 def _train(splits: Mapping[Split, SplitData]) -> tuple[dict[str, Any], ClassifierHead]:
-    """The candidate with the best partial ROC on validation; its threshold is validation's, its figures are test's."""
+    """The candidate with the best partial ROC on validation; its threshold is validation's, its figures are test's.
+
+    Pages and prose have figures of their own: they say how far the head is good for more than prompts.
+    """
     train, validation, test = (splits[split] for split in SPLITS)
     trials = []
     for settings in CANDIDATES:
@@ -92,13 +110,21 @@ def _train(splits: Mapping[Split, SplitData]) -> tuple[dict[str, Any], Classifie
         trials.append((partial_auc(scores, validation.labels), settings, head, scores))
     _, settings, head, scores = max(trials, key=lambda trial: trial[0])
     threshold = _shipped_threshold(scores, validation.labels)
+    prose = test.of_kind("prose")
     description = {
         "labels": ["SAFE", "INJECTION"],
         "positive_label": "INJECTION",
         "threshold": threshold,
         "figures": {
             "validation": describe(scores, validation.labels, threshold),
-            "test": describe(score_texts(head, test.windows), test.labels, threshold),
+            **{
+                name: describe(score_texts(head, data.windows), data.labels, threshold)
+                for name, data in (("test", test.of_kind("prompt")), ("test_pages", test.of_kind("page")))
+            },
+            "test_prose": {
+                "texts": len(prose.labels),
+                "false_positive_rate": round(float((score_texts(head, prose.windows) >= threshold).mean()), 4),
+            },
         },
         "settings": dataclasses.asdict(settings),
         "trials": [
@@ -125,6 +151,7 @@ def _origin(texts: Checkpoint, encoder: Checkpoint, splits: Mapping[Split, Split
             "sha256": texts.archive_sha256,
             "collections": [{"name": each.name, "licence": each.licence} for each in collections],
             "files": {name: texts.files[name] for name in names},
+            "prose": [{"uri": each.source.uri, "licence": each.licence, "texts": each.count} for each in PROSE],
             "texts_after_removing_duplicates": {split: len(data.labels) for split, data in splits.items()},
         },
     }

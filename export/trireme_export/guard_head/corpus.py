@@ -8,8 +8,9 @@ left out.
 from __future__ import annotations
 
 import csv
+import random
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,7 +19,7 @@ from trireme_export.catalogue import Source
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-PERMITTED_LICENCES = frozenset({"Apache-2.0"})
+PERMITTED_LICENCES = frozenset({"Apache-2.0", "MIT", "BSD-3-Clause"})
 EXCLUDED_SOURCES = frozenset({"wildguard_judgecomp"})
 
 SOURCE = Source(
@@ -46,6 +47,12 @@ COLLECTIONS = (
 )
 
 
+Kind = Literal["prompt", "page", "prose"]  # page: put together from several prompts
+PAGES: dict[Split, int] = {"train": 1200, "validation": 0, "test": 400}
+SENTENCES_OF_A_PAGE = (2, 40)
+NOTHING = ("", " ", "\n", ".", "?")  # of which no collection says that they are harmless
+
+
 @dataclass(frozen=True, kw_only=True)
 class Example:
     """One text of a split; label 1 is an injection."""
@@ -53,6 +60,7 @@ class Example:
     text: str
     label: int
     split: Split
+    kind: Kind = "prompt"
 
 
 def permitted_collections() -> list[Collection]:
@@ -81,6 +89,32 @@ def without_leakage(examples: Iterable[Example]) -> list[Example]:
     for example in sorted(examples, key=lambda example: order[example.split]):
         kept.setdefault(_essence(example.text), example)
     return list(kept.values())
+
+
+def pages(examples: Sequence[Example], seed: int = 0) -> list[Example]:
+    """Longer texts: harmless ones of a split in a row, every second time with one injection among them.
+
+    The collections hold single sentences, and a head trained on those takes any page for an injection.
+    """
+    chance = random.Random(seed)
+    made = []
+    for split, count in PAGES.items():
+        harmless, injections = (
+            [each.text for each in examples if each.split == split and each.label == label] for label in (0, 1)
+        )
+        for number in range(count):
+            texts = chance.choices(harmless, k=chance.randint(*SENTENCES_OF_A_PAGE))
+            label = number % 2
+            if label:
+                texts.insert(chance.randint(0, len(texts)), chance.choice(injections))
+            text = " ".join(each if each.endswith((".", "?", "!")) else f"{each}." for each in texts)
+            made.append(Example(text=text, label=label, split=split, kind="page"))
+    return made
+
+
+def empty_messages() -> list[Example]:
+    """What users send by mistake."""
+    return [Example(text=text, label=0, split="train") for text in NOTHING]
 
 
 def _essence(text: str) -> str:
