@@ -71,7 +71,7 @@ def test_every_embedding_has_the_direction_of_the_original(serving: Serving, min
 
 
 def test_a_long_text_is_the_mean_of_its_windows(serving: Serving, minilm: Any) -> None:
-    words = "the quick brown fox jumps over the lazy dog and runs on, says number".split()
+    words = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "says", "number"]
     text = " ".join(f"{word} {number}" for number in range(100) for word in words)
     tokenizer, model = minilm
     windows = tokenizer(text, truncation=True, max_length=512, stride=64, return_overflowing_tokens=True).input_ids
