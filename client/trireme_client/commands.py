@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,10 +36,16 @@ class _Options:
 FLAGGED = 4  # exit status of `classify --fail-on`
 
 
+def _finite(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a number of seconds")
+    return value
+
+
 def _server_options(function: Function) -> Function:
     for option in (
         click.option(
-            "--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+            "--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, callback=_finite,
             help="Seconds for each request, retries included.",
         ),
         click.option("--protocol", type=click.Choice(["grpc", "http"]), help="Default: what --url says, or gRPC."),
@@ -91,7 +98,9 @@ def embed(texts: tuple[str, ...], **options: Any) -> None:
 
 @click.command()
 @click.argument("texts", nargs=-1)
-@click.option("--fail-on", metavar="LABEL", help=f"Exit with status {FLAGGED} if any text gets this label.")
+@click.option(
+    "--fail-on", metavar="LABEL", help=f"Exit with status {FLAGGED} if any text gets this label, in any case."
+)
 @_item_options("a text", model="guard")
 def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> None:
     """Label texts.
@@ -104,10 +113,10 @@ def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> Non
     labels: set[str] = set()
 
     def note(result: Classification) -> None:
-        labels.add(result.label)
+        labels.add(result.label.casefold())
 
     _run(CLASSIFY, CLASSIFICATION, texts, _Options(**options), note)
-    if fail_on in labels:
+    if fail_on is not None and fail_on.casefold() in labels:
         click.get_current_context().exit(FLAGGED)
 
 

@@ -18,7 +18,7 @@ from trireme_client.errors import (
     TriremeError,
 )
 from trireme_client.results import ModelMetadata, ModelState, TensorMetadata
-from trireme_client.server_text import is_queue_timeout, plain
+from trireme_client.server_text import is_queue_timeout, is_reloading, plain
 
 _ERRORS: dict[str, type[TriremeError]] = {
     "StatusCode.UNAVAILABLE": ServerUnavailable,
@@ -123,4 +123,6 @@ def _translated() -> Iterator[None]:
         message = plain(error.message())
         if is_queue_timeout(message):
             raise DeadlineExceeded(message) from None
+        if is_reloading(message):
+            raise ServerUnavailable(message) from None
         raise _ERRORS.get(error.status(), ServerError)(message) from None

@@ -20,7 +20,7 @@ from trireme_client.errors import (
     TriremeError,
 )
 from trireme_client.results import ModelMetadata, ModelState, TensorMetadata
-from trireme_client.server_text import is_queue_timeout, plain
+from trireme_client.server_text import is_queue_timeout, is_reloading, plain
 
 # Triton uses 400, 404, 500, 501 and 503; the others come from a balancer or proxy on the way.
 _ERRORS: dict[str, type[TriremeError]] = {
@@ -48,12 +48,13 @@ class _HttpConnection:
     """tritonclient's HTTP client runs on gevent, so all of a connection happens on the thread that opened it."""
 
     def __init__(self, address: str) -> None:
+        self._address = address
         self._client = tritonclient.http.InferenceServerClient(
             address, network_timeout=_NO_LIMIT_S, connection_timeout=_NO_LIMIT_S
         )
 
     def ask(self, call: Call, timeout_s: float) -> Any:
-        with _translated(timeout_s, HTTPParseError), gevent.Timeout(timeout_s):
+        with _translated(self._address, timeout_s, HTTPParseError), gevent.Timeout(timeout_s):
             return _read(call, _send(self._client, call, timeout_s))
 
     def close(self) -> None:
@@ -66,11 +67,12 @@ class _AsyncHttpConnection:
         import aiohttp  # only here: it takes as long to import as all the rest
         import tritonclient.http.aio
 
+        self._address = address
         self._unreachable = aiohttp.ClientError
         self._client = tritonclient.http.aio.InferenceServerClient(address, conn_timeout=_NO_LIMIT_S)
 
     async def ask(self, call: Call, timeout_s: float) -> Any:
-        with _translated(timeout_s, self._unreachable):
+        with _translated(self._address, timeout_s, self._unreachable):
             return _read(call, await asyncio.wait_for(_send(self._client, call, timeout_s), timeout_s))
 
     async def close(self) -> None:
@@ -132,7 +134,7 @@ def _state(model: dict[str, str]) -> ModelState:
 
 
 @contextmanager
-def _translated(timeout_s: float, connection_error: type[Exception]) -> Iterator[None]:
+def _translated(address: str, timeout_s: float, connection_error: type[Exception]) -> Iterator[None]:
     try:
         yield
     except InferenceServerException as error:
@@ -140,7 +142,8 @@ def _translated(timeout_s: float, connection_error: type[Exception]) -> Iterator
     except (asyncio.TimeoutError, gevent.Timeout):  # before OSError, which is a base class of the first
         raise DeadlineExceeded(f"no answer within {timeout_s:.3g} s") from None
     except (OSError, connection_error) as error:
-        raise ServerUnavailable(str(error) or type(error).__name__) from None
+        reason = f"{address}: {error or type(error).__name__}; is a server there, and this its HTTP port?"
+        raise ServerUnavailable(reason) from None
 
 
 def _translate(error: InferenceServerException) -> TriremeError:
@@ -149,4 +152,6 @@ def _translate(error: InferenceServerException) -> TriremeError:
     message = plain(error.message())
     if is_queue_timeout(message):
         return DeadlineExceeded(message)
+    if is_reloading(message):
+        return ServerUnavailable(message)
     return _ERRORS.get(error.status(), ServerError)(message)

@@ -10,6 +10,11 @@ def plain(message: str | None) -> str:
     return _REQUEST_ID.sub("", message or "no reason given")
 
 
+def is_reloading(message: str) -> bool:
+    """Triton says so of a model that it knows and has not loaded: one that is being loaded again."""
+    return message.startswith("Request for unknown model: ") and message.endswith(" has no available versions")
+
+
 def is_queue_timeout(message: str) -> bool:
     """Triton says UNAVAILABLE, in these words, when a request's own timeout ran out in the queue."""
     return message == "Request timeout expired"

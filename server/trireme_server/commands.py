@@ -112,4 +112,8 @@ def _config(*, models: str | None, verify: bool, backends: Path | None, **option
     entries = None if models is None else tuple(name.strip() for name in models.split(",") if name.strip())
     if entries == ():
         raise click.UsageError("--models names no entry; leave it out to serve all")
-    return ServeConfig(entries=entries, verify_artifacts=verify, backends=backends or default_backends(), **options)
+    config = ServeConfig(entries=entries, verify_artifacts=verify, backends=backends or default_backends(), **options)
+    if len(set(config.ports.values())) < len(config.ports):
+        given = ", ".join(f"--{purpose}-port {port}" for purpose, port in config.ports.items())
+        raise click.UsageError(f"every port must be another one: {given}")
+    return config

@@ -78,12 +78,14 @@ class Repository:
         """The named entries; by default every model that is not a step of another.
 
         Raises:
-            RepositoryError: a model is not there.
+            RepositoryError: a model is not there, or is a step of another.
         """
-        if names is None:
-            steps = {step for model in self.models.values() for step in model.config.steps}
-            names = sorted(set(self.models) - steps)
-        return tuple(self._entry(name) for name in dict.fromkeys(names))
+        users = {step: model.name for model in self.models.values() for step in model.config.steps}
+        chosen = sorted(set(self.models) - set(users)) if names is None else dict.fromkeys(names)
+        for name in chosen:
+            if name in users:
+                raise RepositoryError(f"{name!r} is a step of {users[name]!r}; name that one")
+        return tuple(self._entry(name) for name in chosen)
 
     def _entry(self, name: str) -> Entry:
         model = self._model(name, "the repository")

@@ -116,6 +116,7 @@ def test_keep_going_prints_what_was_refused_and_does_the_rest(trireme: Callable[
 def test_classify_can_fail_on_a_label(trireme: Callable[..., Any]) -> None:
     assert trireme("classify", "good", "--fail-on", "unsafe").returncode == 0
     assert trireme("classify", "attack", "good", "--fail-on", "unsafe").returncode == 4
+    assert trireme("classify", "attack", "--fail-on", "UNSAFE").returncode == 4
 
 
 def test_an_unknown_model_is_exit_status_1(trireme: Callable[..., Any], protocol: str) -> None:

@@ -10,6 +10,7 @@ from trireme_client.core import Ask, Core, Pause, Steps
 from trireme_client.errors import DeadlineExceeded, InvalidInput, ModelNotFound, ServerError, ServerUnavailable
 from trireme_client.results import ModelMetadata, TensorMetadata
 from trireme_client.retry import RetryPolicy
+from trireme_client.server_text import is_reloading
 from trireme_client.tasks import EMBED
 
 INPUT = (TensorMetadata("text", "BYTES", (-1, 1)),)
@@ -173,3 +174,8 @@ def test_a_model_without_a_batch_dimension_gets_its_items_singly_and_without_one
         return {"embedding": np.array([len(call.data[0]), 0], np.float32), "windows": np.array([1], np.int32)}
 
     assert [result.vector[0] for result in outcomes(World(unbatched), ["a", "bb"])] == [1, 2]
+
+
+def test_a_model_that_is_being_loaded_again_counts_as_unavailable():
+    assert is_reloading("Request for unknown model: 'embed' has no available versions")
+    assert not is_reloading("Request for unknown model: 'embed' is not found")

@@ -5,11 +5,14 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from launching import ensemble, fetch, parameters, probe, write_manifest, write_model
+from trireme_server import die_with_parent
 
 pytestmark = pytest.mark.system
 
@@ -213,3 +216,21 @@ def test_the_doctor_says_whether_the_server_would_start(doctor, repository, dama
     table = doctor(repository)
     assert table.returncode == code
     assert "tritonserver" in table.stdout
+
+
+def test_one_port_for_two_purposes_is_refused(doctor, repository):
+    result = doctor(repository, "--http-port", "9999", "--metrics-port", "9999")
+    assert result.returncode == 2
+    assert "--http-port 9999" in result.stderr
+    assert "--metrics-port 9999" in result.stderr
+
+
+def test_a_step_is_not_an_entry(doctor, repository):
+    result = doctor(repository, "--models", "echo_first")
+    assert result.returncode == 3
+    assert "'echo_first' is a step of 'echo'; name that one" in result.stdout + result.stderr
+
+
+def test_the_server_has_a_stack_for_large_bodies():
+    program = [sys.executable, die_with_parent.__file__, str(os.getpid()), "/bin/sh", "-c", "ulimit -s"]
+    assert int(subprocess.run(program, capture_output=True, text=True, check=True).stdout) == 256 * 1024

@@ -1,5 +1,6 @@
 """Bad input is refused by name with a 4xx, and the server goes on."""
 
+import http.client
 import io
 import struct
 import zlib
@@ -57,6 +58,38 @@ def test_a_body_that_is_no_request_is_refused(serving: Serving, data: bytes) -> 
     status, answer = serving.post("/v2/models/embed/infer", data)
     assert status >= 400  # Triton 2.51 itself answers 500 to JSON that it cannot read
     assert b"error" in answer
+
+
+def as_form(serving: Serving, path: str, data: bytes, **headers: str) -> tuple[int, bytes]:
+    """A body of the type that `curl -d` and `--data-binary` name unasked. Triton's HTTP server reads forms itself."""
+    connection = http.client.HTTPConnection(serving.http, timeout=60)
+    connection.request("POST", path, data, {"Content-Type": "application/x-www-form-urlencoded", **headers})
+    response = connection.getresponse()
+    return response.status, response.read()
+
+
+@pytest.mark.parametrize("size", [5_000_000, 50_000_000])
+def test_a_large_body_that_is_called_a_form_is_answered(serving: Serving, size: int) -> None:
+    header = {"Inference-Header-Content-Length": "0"}
+    status, answer = as_form(serving, "/v2/models/vision/infer", b"\xff\xd8" + b"x" * size, **header)
+    assert status == 400, answer
+    assert b"image" in answer or b"bytes" in answer
+
+
+def test_a_large_photograph_is_answered_however_it_is_sent(serving: Serving) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (1900, 1900, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "JPEG", quality=95)
+    assert buffer.tell() > 4_000_000
+    header = {"Inference-Header-Content-Length": "0", "Accept-Encoding": "identity"}
+    assert as_form(serving, "/v2/models/vision/infer", buffer.getvalue(), **header)[0] == 200
+
+
+def test_json_nested_without_end_does_not_end_the_server(serving: Serving) -> None:
+    depth = 60_000
+    nested = b"[" * depth + b'"x"' + b"]" * depth
+    data = b'{"inputs":[{"name":"text","datatype":"BYTES","shape":[1,1],"data":' + nested + b"}]}"
+    assert serving.post("/v2/models/embed/infer", data)[0] in (200, 400)
 
 
 @pytest.mark.parametrize("transport", [over_http, over_grpc])
