@@ -1,5 +1,6 @@
 """Bad input is refused by name with a 4xx, and the server goes on."""
 
+import contextlib
 import http.client
 import io
 import struct
@@ -62,10 +63,10 @@ def test_a_body_that_is_no_request_is_refused(serving: Serving, data: bytes) -> 
 
 def as_form(serving: Serving, path: str, data: bytes, **headers: str) -> tuple[int, bytes]:
     """A body of the type that `curl -d` and `--data-binary` name unasked. Triton's HTTP server reads forms itself."""
-    connection = http.client.HTTPConnection(serving.http, timeout=60)
-    connection.request("POST", path, data, {"Content-Type": "application/x-www-form-urlencoded", **headers})
-    response = connection.getresponse()
-    return response.status, response.read()
+    with contextlib.closing(http.client.HTTPConnection(serving.http, timeout=60)) as connection:
+        connection.request("POST", path, data, {"Content-Type": "application/x-www-form-urlencoded", **headers})
+        response = connection.getresponse()
+        return response.status, response.read()
 
 
 @pytest.mark.parametrize("size", [5_000_000, 50_000_000])
