@@ -44,7 +44,7 @@ def test_a_graph_with_a_fixed_first_dimension_gets_no_batch_size(complete):
 
 
 def test_a_batch_size_for_a_graph_that_cannot_be_batched_is_refused(complete):
-    with pytest.raises(ConfigRefused, match="max_batch_size is 4, but .* has shape .*set max_batch_size: 0"):
+    with pytest.raises(ConfigRefused, match=r"max_batch_size is 4, but .* has shape .*set max_batch_size: 0"):
         complete(doubling((1, 2)), max_batch_size=4)
 
 
