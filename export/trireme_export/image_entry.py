@@ -21,7 +21,7 @@ from trireme_export.steps import image_steps
 from trireme_export.weights import read_weights
 
 TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=0.999999)
-MAX_SCORE_DIFFERENCE = 0.005  # of a probability: what fp32 runtimes differ by stays far below, TF32 too
+MAX_SCORE_DIFFERENCE = 0.005  # of a probability; fp32 runtimes on CPUs stay far below
 MIN_LOGIT_GAP = 0.25  # between neighbours in the ranking
 SEED = 20_24
 # Cut from photographs in scikit-image: chelsea by Stefan van der Walt and coffee by Rachel Michetti (CC0), rocket by

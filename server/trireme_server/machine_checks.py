@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trireme_server.connections import can_borrow
+from trireme_server.overrides import override
 from trireme_server.preflight import Finding, Surroundings, fail, mebibytes, ok, warn
 from trireme_server.processes import Processes
 from trireme_server.shared_memory import SHM, stale_regions
@@ -69,9 +70,13 @@ def shared_memory(around: Surroundings) -> Iterator[Finding]:
 
 
 def _processes(around: Surroundings) -> int:
-    """About how many processes serve the models: some have one, small networks two, images one for each core."""
-    steps = {model.name for entry in around.entries for model in entry.models if not model.config.is_ensemble}
-    return 2 * len(steps)
+    """How many stubs will serve the models, if Triton's own backends serve none of them."""
+    steps = {model.name: model for entry in around.entries for model in entry.models if not model.config.is_ensemble}
+    changed = {
+        name: override(step.config, around.machine, is_official=False, artifact_bytes=step.size)
+        for name, step in steps.items()
+    }
+    return sum((changed[name] or step.config).instance_count or 1 for name, step in steps.items())
 
 
 def stale_shared_memory(around: Surroundings) -> Iterator[Finding]:

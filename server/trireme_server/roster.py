@@ -41,11 +41,14 @@ class _Retired:
     ends_when_idle: bool
     worked_at: float  # when it was last seen to be in the middle of a request
 
-    def is_due(self, now: float) -> bool:
-        """Whether it has had its time, or has nothing left to do."""
+    def note_work(self, now: float) -> None:
+        """Looks whether it is in the middle of a request."""
         sample = self.probe.sample()
         if sample is not None and not sample.is_idle:
             self.worked_at = now
+
+    def is_due(self, now: float) -> bool:
+        """Whether it has had its time, or has nothing left to do."""
         return now >= self.deadline or (self.ends_when_idle and now - self.worked_at >= _IDLE_S)
 
 
@@ -102,7 +105,9 @@ class Roster:
         for pid, each in list(self._retired.items()):
             if not self._processes.is_same(pid, each.stub.start_ticks):
                 del self._retired[pid]
-            elif each.is_due(now):
+                continue
+            each.note_work(now)
+            if each.is_due(now):
                 self.kill(each.stub)
 
     @property

@@ -225,8 +225,8 @@ class Supervisor:
             self._phases[model] = ModelPhase.DEAD
             self._reloads[model, trouble.verdict.kind] += 1
             deadline = self._now + self._parts.config.shutdown_timeout_s
-            single = model not in self._parts.fleet.decoupled
-            self._retired[model] = self._roster.retire(model, self._now, deadline, ends_when_idle=single)
+            answers_in_execute = model not in self._parts.fleet.decoupled
+            self._retired[model] = self._roster.retire(model, self._now, deadline, ends_when_idle=answers_in_execute)
             self._reason = f"{model}: {trouble.verdict.text}"
             if not self._mending.breaks([model], self._now):
                 raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)

@@ -82,7 +82,12 @@ def test_a_server_that_is_not_there_is_exit_status_3(metadata: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["embed", "text", "--url", "ftp://host"], ["embed", "--file", "missing"], ["health", "--timeout", "x"]],
+    [
+        ["embed", "text", "--url", "ftp://host"],
+        ["embed", "--file", "missing"],
+        ["health", "--timeout", "x"],
+        ["health", "--timeout", "nan"],
+    ],
 )
 def test_wrong_usage_is_exit_status_2(metadata: Path, arguments: list[str]) -> None:
     assert run(metadata, *arguments).returncode == 2

@@ -102,7 +102,7 @@ def call():
 
 
 def test_only_collections_with_a_permitted_licence_are_read():
-    assert {each.licence for each in permitted_collections()} <= PERMITTED_LICENCES
+    assert {each.licence for each in (*permitted_collections(), *PROSE)} <= PERMITTED_LICENCES
     named = {each["name"] for each in json.loads((FOLDER / DESCRIPTION).read_bytes())["data"]["collections"]}
     assert named == {each.name for each in COLLECTIONS if each.licence in PERMITTED_LICENCES}
 
