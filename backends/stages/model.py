@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trireme_stages.registry import find_stage, load_stage, stage_name
-from trireme_triton.metrics import ColdStartSeconds, StageErrors
+from trireme_triton.metrics import ColdStartSeconds, ProgressMetrics, StageErrors
 from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Request, answer_together
 
 
@@ -17,11 +17,13 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Loads the stage. What is wrong with the config is raised, and keeps the model from loading."""
         cold_start = ColdStart()
+        self._progress = ProgressMetrics(args["model_name"], promises=True)
         config = json.loads(args["model_config"])
         with cold_start.phase("imports"):
             kind = find_stage(stage_name(config))
         with cold_start.phase("read"):
-            self._stage = load_stage(kind, config, Path(args["model_repository"], args["model_version"]))
+            version = Path(args["model_repository"], args["model_version"])
+            self._stage = load_stage(kind, config, version, self._progress)
         self._cold_start = ColdStartSeconds(args["model_name"], cold_start.seconds)
         self._errors = StageErrors(args["model_name"], stage_name(config))
 

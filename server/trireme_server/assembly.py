@@ -101,7 +101,7 @@ def _limits(model: str, config: ModelConfig, busy_s: float) -> StallLimits:
     except ValueError:
         message = f"{model}: parameter {STALL_TIMEOUT!r} is {text!r}; it must be a number of seconds"
         raise ServeError(message, ExitCode.PREFLIGHT_FAILED) from None
-    return StallLimits(blocked_s=own, heartbeat_s=own, busy_s=own)
+    return StallLimits(blocked_s=own, promised_s=own, busy_s=own)
 
 
 def _announce(

@@ -2,18 +2,21 @@
 
 A stub that works is never killed for being slow alone: it either gets CPU time, and then has `busy_s` to answer, or
 it does not, and then `blocked_s` are enough, for nothing inside the machine keeps it waiting. A model that waits for
-another program (a socket, a child) gets `busy_s` as well. A backend that publishes `trireme_progress_total` says by
-itself that it gets on, and has `heartbeat_s` between two signs of life.
+another program (a socket, a child) gets `busy_s` as well. A backend that publishes `trireme_progress_within_seconds`
+promises a sign of progress within that time, and is in an endless loop when it has computed for so long without one.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
 from trireme_server.stubs import StubSample
 
 _SOME_CPU_TICKS = 2  # 20 ms: more than the stub's own background threads take while it hangs
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_LEAST_SHARE = 0.5  # of one core: a stub that got less was kept from computing, and is late without a fault
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class StallLimits:
     """How long a stub may be in the middle of a request without a sign of progress."""
 
     blocked_s: float = 2.0
-    heartbeat_s: float = 3.0
+    promised_s: float = 2.5  # at least, whatever the backend promises
     busy_s: float = 30.0
 
 
@@ -37,9 +40,9 @@ class StallLimits:
 class ModelProgress:
     """What Triton's metrics tell about a model."""
 
-    done: float = 0.0  # executions, answers and heartbeats so far, summed: it only matters that it moves
+    done: float = 0.0  # executions, answers and signs of progress so far, summed: it only matters that it moves
     in_flight: float = 0.0  # requests a backend holds outside `execute`, by its own account
-    has_heartbeat: bool = False
+    within_s: float | None = None  # the backend's promise; None: none is known
 
 
 class StubWatch:
@@ -53,6 +56,7 @@ class StubWatch:
         self._waits = 0
         self._ran_at = now  # when it was last seen to use the CPU, or idle
         self._progress_at = now  # when it was last seen to get something done, or idle
+        self._progress_ticks = 0  # what it had computed by then
 
     def judge(self, sample: StubSample | None, progress: ModelProgress, now: float) -> Verdict | None:
         """What is wrong with the stub; None: nothing. `now` is in seconds of a clock that stands still while this
@@ -69,19 +73,31 @@ class StubWatch:
     def _note(self, sample: StubSample, progress: ModelProgress, now: float) -> None:
         last = self._last
         if last is None or (sample.is_idle and not progress.in_flight):
-            self._last, self._ran_at, self._progress_at = sample, now, now
+            self._last, self._ran_at = sample, now
+            self._note_progress(sample, now)
         elif sample.thread_runtime_ns != last.thread_runtime_ns or sample.cpu_ticks - last.cpu_ticks >= _SOME_CPU_TICKS:
             self._last, self._ran_at = sample, now
         # the metrics are the model's: an instance that never waited had no part in what the others got done
         if progress.done != self._done and sample.thread_waits != self._waits:
-            self._done, self._waits, self._progress_at = progress.done, sample.thread_waits, now
+            self._done, self._waits = progress.done, sample.thread_waits
+            self._note_progress(sample, now)
+
+    def _note_progress(self, sample: StubSample, now: float) -> None:
+        self._progress_at, self._progress_ticks = now, sample.cpu_ticks
 
     def _stall(self, sample: StubSample, progress: ModelProgress, now: float) -> Verdict | None:
         limits = self._limits
         if now - self._ran_at >= limits.blocked_s and not sample.waits_outside:
             text = f"it has not run for {now - self._ran_at:.1f} s in the middle of a request"
             return Verdict("stalled", text)
-        allowed = limits.heartbeat_s if progress.has_heartbeat else limits.busy_s
-        if now - self._progress_at >= allowed:
-            return Verdict("stalled", f"it has been busy for {now - self._progress_at:.1f} s without an answer")
+        busy = now - self._progress_at
+        if busy >= limits.busy_s or self._breaks_its_promise(busy, sample, progress.within_s):
+            return Verdict("stalled", f"it has been busy for {busy:.1f} s without an answer")
         return None
+
+    def _breaks_its_promise(self, busy: float, sample: StubSample, within_s: float | None) -> bool:
+        if within_s is None:
+            return False
+        computed = (sample.cpu_ticks - self._progress_ticks) / _TICKS_PER_S
+        allowed = max(within_s, self._limits.promised_s)
+        return busy >= allowed and computed >= allowed * _LEAST_SHARE

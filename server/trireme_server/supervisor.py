@@ -132,7 +132,7 @@ class Supervisor:
         elif (how := self._server.ended() or self._server_hangs()) is not None:
             self._server_died(how)
         elif self._is_up:
-            self._in_trouble(self._roster.judge(self._progress, self._now))
+            self._in_trouble(self._roster.judge(self._progress, self._scraped_at, self._now))
             self._start_repairs()
             self._roster.kill_overdue(self._now)
             self._close_lost()
@@ -142,9 +142,9 @@ class Supervisor:
         """The running tritonserver, or the last one that ran."""
         return self._server
 
-    @property
     def anyone_works(self) -> bool:
-        """Whether a request can still be running: in a stub, or in a model that needs none."""
+        """Whether a request can still be running: in a stub that is not due to end, or in a model without stubs."""
+        self._roster.kill_overdue(self._clock.look())
         models = {model.name for entry in self._parts.fleet.entries for model in entry.models if not model.config.steps}
         return self._roster.anyone_left or not models <= self._parts.fleet.with_stubs
 

@@ -36,14 +36,13 @@ Post = Callable[[Event], None]
 ConnectionsSeen = Callable[[], Iterable[Connection]]  # may raise CannotBorrow
 
 _LIVE_POLL_S = 0.02
-_SCRAPE_S = 1.0
+_SCRAPE_S = 0.5
 _DONE = frozenset(
     {
         "nv_inference_exec_count",
         "nv_inference_request_success",
         "nv_inference_request_failure",
         "trireme_progress_total",
-        "trireme_pieces_total",
     }
 )
 
@@ -70,7 +69,7 @@ class Worker:
         self._thread(self._repair, repair, users, seen)
 
     def scrape(self) -> None:
-        """Reads Triton's metrics once a second."""
+        """Reads Triton's metrics again and again."""
         self._thread(self._scrape)
 
     def _bring_up(self, entries: Collection[Entry]) -> None:
@@ -133,7 +132,7 @@ def progress_of(samples: Iterable[Sample]) -> dict[str, ModelProgress]:
         progress[sample.labels["model"]] = ModelProgress(
             done=so_far.done + (sample.value if sample.name in _DONE else 0.0),
             in_flight=so_far.in_flight + (sample.value if sample.name == "trireme_inflight" else 0.0),
-            has_heartbeat=so_far.has_heartbeat or sample.name == "trireme_progress_total",
+            within_s=sample.value if sample.name == "trireme_progress_within_seconds" else so_far.within_s,
         )
     return progress
 

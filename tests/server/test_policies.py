@@ -98,9 +98,10 @@ def test_a_gap_in_which_the_launcher_was_suspended_counts_as_a_second(gap, expec
     assert PatientClock(time_s=lambda: next(times)).look() == pytest.approx(expected)
 
 
-def test_a_part_done_inside_a_long_execute_is_progress_without_the_promise_of_a_heartbeat():
+def test_a_sign_of_progress_counts_as_something_done_and_a_promise_is_kept_apart():
     samples = [
         Sample("nv_inference_exec_count", {"model": "a"}, 5.0),
-        Sample("trireme_pieces_total", {"model": "a"}, 2.0),
+        Sample("trireme_progress_total", {"model": "a"}, 2.0),
+        Sample("trireme_progress_within_seconds", {"model": "b"}, 4.0),
     ]
-    assert progress_of(samples) == {"a": ModelProgress(done=7.0, has_heartbeat=False)}
+    assert progress_of(samples) == {"a": ModelProgress(done=7.0), "b": ModelProgress(within_s=4.0)}

@@ -1,6 +1,7 @@
 """When a stub counts as dead or stalled: the policy, with samples made up."""
 
 import dataclasses
+import os
 
 import pytest
 from trireme_server.stub_watch import ModelProgress, StallLimits, StubWatch
@@ -9,12 +10,14 @@ from trireme_server.stubs import StubSample
 IDLE = StubSample(is_stopped=False, is_idle=True, waits_outside=False, thread_runtime_ns=1, thread_waits=1, cpu_ticks=1)
 BLOCKED = dataclasses.replace(IDLE, is_idle=False)
 STILL = ModelProgress()
+TICKS = os.sysconf("SC_CLK_TCK")
 DEFAULT = StallLimits()
 
 
 def busy(second: float, **changes: object) -> StubSample:
-    """A sample of a stub that uses the CPU."""
-    return dataclasses.replace(BLOCKED, thread_runtime_ns=int(second * 1e9), **changes)
+    """A sample of a stub that has used one core for so long."""
+    used = {"thread_runtime_ns": int(second * 1e9), "cpu_ticks": int(second * TICKS)}
+    return dataclasses.replace(BLOCKED, **(used | changes))
 
 
 def first_verdict(samples, progress=lambda _: STILL, limits=DEFAULT):
@@ -76,23 +79,30 @@ def test_an_instance_that_never_waits_has_no_part_in_what_the_others_get_done():
     assert found[1] == "stalled"
 
 
-def test_a_backend_with_a_heartbeat_is_stalled_three_seconds_after_the_last():
+def promised(within_s):
+    """Progress for ten seconds, and then none."""
+    return lambda second: ModelProgress(done=min(second, 10.0), within_s=within_s)
+
+
+@pytest.mark.parametrize(("within_s", "noticed_at"), [(0.1, 12.5), (2.5, 12.5), (9.0, 19.0), (900.0, 40.0)])
+def test_a_backend_that_computes_beyond_its_promise_is_stalled(within_s, noticed_at):
     samples = [busy(second / 4, thread_waits=second) for second in range(200)]
+    assert first_verdict(samples, promised(within_s)) == (noticed_at, "stalled")
 
-    def progress(second):
-        return ModelProgress(done=min(second, 10.0), has_heartbeat=True)
 
-    assert first_verdict(samples, progress) == (13.0, "stalled")
+def test_a_backend_that_got_a_quarter_of_a_core_breaks_its_promise_later():
+    samples = [busy(second / 4, thread_waits=second, cpu_ticks=second * TICKS // 16) for second in range(200)]
+    assert first_verdict(samples, promised(2.5)) == (15.0, "stalled")
 
 
 @pytest.mark.parametrize(("in_flight", "expected"), [(0, None), (1, (2.0, "stalled"))])
 def test_a_backend_that_holds_requests_outside_execute_is_not_idle(in_flight, expected):
-    progress = ModelProgress(in_flight=in_flight, has_heartbeat=True)
+    progress = ModelProgress(in_flight=in_flight, within_s=2.5)
     assert first_verdict([IDLE] * 40, lambda _: progress) == expected
 
 
 def test_a_models_own_limit_holds_for_every_kind_of_stall():
-    limits = StallLimits(blocked_s=7.0, heartbeat_s=7.0, busy_s=7.0)
+    limits = StallLimits(blocked_s=7.0, promised_s=7.0, busy_s=7.0)
     assert first_verdict([BLOCKED] * 100, limits=limits) == (7.0, "stalled")
     assert first_verdict([busy(second / 4) for second in range(100)], limits=limits) == (7.0, "stalled")
 

@@ -78,11 +78,11 @@ def wait_until_ready(process: subprocess.Popen[bytes], health: str, log: Path) -
 
 
 @contextlib.contextmanager
-def serve(folder: Path, *options: str) -> Iterator[Serving]:
+def serve(folder: Path, *options: str, repository: Path = REPOSITORY) -> Iterator[Serving]:
     http, grpc, metrics, health = free_ports(4)
     log = folder / "serve.log"
     command = [
-        *(str(Path(sys.executable).with_name("trireme")), "serve", "--repository", str(REPOSITORY)),
+        *(str(Path(sys.executable).with_name("trireme")), "serve", "--repository", str(repository)),
         *("--http-port", str(http), "--grpc-port", str(grpc)),
         *("--metrics-port", str(metrics), "--health-port", str(health), *options),
     ]

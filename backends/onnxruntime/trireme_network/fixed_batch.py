@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from trireme_triton.progress import Progress
 from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
 
 from trireme_network.network import Network
@@ -22,9 +23,9 @@ class FixedBatch:
         """One answer per request."""
         return [self._answer(request) for request in requests]
 
-    def on_progress(self, report: Callable[[], None]) -> None:
-        """`report` is called now and then while an answer takes long."""
-        self._network.on_progress(report)
+    def report_to(self, progress: Progress) -> None:
+        """`progress` hears that an answer which takes long gets on."""
+        self._network.report_to(progress)
 
     def close(self) -> None:
         """End the worker threads."""

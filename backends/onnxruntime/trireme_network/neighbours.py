@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_RECENTLY_S = 0.05  # one that computed so long ago most likely will again: it waits for its next requests
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 
@@ -22,13 +24,20 @@ class Neighbours:
 
     def __init__(self, file: Path = Path(__file__)) -> None:
         self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        self._met_at = -_RECENTLY_S
 
     @contextmanager
     def computing(self) -> Iterator[bool]:
-        """Tells the others, inside the `with` block, that this process computes; gives whether one of them does."""
+        """Tells the others, inside the `with` block, that this process computes; gives whether one of them does.
+
+        "Yes" holds for a moment: between two answers a process waits for its requests, not for its turn to rest.
+        """
         self._call(fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
         try:
-            yield self._call(fcntl.F_OFD_GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
+            now = time.monotonic()
+            if self._call(fcntl.F_OFD_GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK:
+                self._met_at = now
+            yield now - self._met_at < _RECENTLY_S
         finally:
             self._call(fcntl.F_OFD_SETLK, fcntl.F_UNLCK)
 

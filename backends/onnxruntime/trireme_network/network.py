@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from trireme_triton.progress import Progress
 from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Outputs
 
 from trireme_network.graph import RunFailed
 from trireme_network.neighbours import Neighbours
-from trireme_network.packed_segments import PackedSegments, segments_refusal
-from trireme_network.pieces import Batch, busy_share
+from trireme_network.packed_segments import PackedSegments, Segment, find_segments
+from trireme_network.pieces import Batch, Requests, busy_share
 from trireme_network.stacked_rows import StackedRows
 from trireme_network.stream_pool import StreamPool
 
@@ -33,38 +34,35 @@ class Network:
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]:
         """One answer per request. The answer to a request does not depend on the others, beyond float rounding."""
         with self._neighbours.computing() as crowded:
-            answers: list[Answer | None] = [self._refusal(request) for request in requests]
-            fit = [number for number, answer in enumerate(answers) if answer is None]
+            answers: dict[int, Answer] = {}
+            fit: Requests = {}
+            segments: list[Segment] = []
+            for number, request in enumerate(requests):
+                try:
+                    _refuse_empty(request)
+                    segments += find_segments(number, request, self._segments) if self._segments else ()
+                    fit[number] = request
+                except InvalidRequest as refusal:
+                    answers[number] = refusal
             if fit and self._batches:
-                together = self._answer_together([requests[number] for number in fit], crowded)
-                for number, answer in zip(fit, together, strict=True):
-                    answers[number] = answer
+                answers |= self._answer_together(fit, segments, crowded)
             return [
-                self._answer_alone(request) if answer is None else answer
-                for answer, request in zip(answers, requests, strict=True)
+                answers[number] if number in answers else self._answer_alone(request)
+                for number, request in enumerate(requests)
             ]
 
-    def on_progress(self, report: Callable[[], None]) -> None:
-        """`report` is called now and then while an answer takes long."""
-        self._pool.on_progress(report)
+    def report_to(self, progress: Progress) -> None:
+        """`progress` hears that an answer which takes long gets on."""
+        self._pool.report_to(progress)
 
     def close(self) -> None:
         """End the worker threads."""
         self._pool.close()
         self._neighbours.close()
 
-    def _refusal(self, request: Inputs) -> InvalidRequest | None:
-        """Why no graph computes this request rightly, if so: runtimes answer empty tensors with NaN."""
-        for name, values in request.items():
-            if not values.size:
-                return InvalidRequest(
-                    f"input {name!r} has shape {list(values.shape)}; every dimension must be at least 1", reason="shape"
-                )
-        return segments_refusal(request, self._segments) if self._segments else None
-
-    def _answer_together(self, requests: Sequence[Inputs], crowded: bool) -> list[Answer | None]:
-        """An answer per request; `None` for one that must run alone, since its piece failed or may have spoilt it."""
-        batch, results = self._run(requests, crowded)
+    def _answer_together(self, requests: Requests, segments: Sequence[Segment], crowded: bool) -> dict[int, Answer]:
+        """The answers, without those that must run alone, since their piece failed or may have spoilt them."""
+        batch, results = self._run(requests, segments, crowded)
         outputs: list[Outputs] = [{} if isinstance(result, RunFailed) else result for result in results]
         doubtful = {
             request
@@ -72,26 +70,44 @@ class Network:
             if not result or (self._segments and not _all_finite(result))
             for request in piece.requests
         }
-        return [None if number in doubtful else batch.answer(number, outputs) for number in range(len(requests))]
+        answers = {number: batch.answer(number, outputs) for number in requests if number not in doubtful}
+        return {number: answer for number, answer in answers.items() if answer is not None}
 
-    def _run(self, requests: Sequence[Inputs], crowded: bool) -> tuple[Batch, list[Outputs | RunFailed]]:
+    def _run(
+        self, requests: Requests, segments: Sequence[Segment], crowded: bool
+    ) -> tuple[Batch, list[Outputs | RunFailed]]:
         """Side by side where the narrow streams have enough to do or the other cores are taken, else wide."""
         pool = self._pool
         if pool.streams and (crowded or pool.fills_machine):
-            batch = self._arrange(requests, pool.streams)
+            batch = self._arrange(requests, segments, pool.streams)
             if crowded or busy_share([piece.cost for piece in batch.pieces], pool.streams) >= BUSY_SHARE:
                 return batch, pool.run_side_by_side([piece.inputs for piece in batch.pieces])
-        batch = self._arrange(requests, 1)
+        batch = self._arrange(requests, segments, 1)
         return batch, pool.run_wide([piece.inputs for piece in batch.pieces])
 
-    def _arrange(self, requests: Sequence[Inputs], streams: int) -> Batch:
-        return PackedSegments(requests, self._segments, streams) if self._segments else StackedRows(requests, streams)
+    def _arrange(self, requests: Requests, segments: Sequence[Segment], streams: int) -> Batch:
+        if self._segments:
+            return PackedSegments(requests, self._segments, segments, streams)
+        return StackedRows(requests, streams)
 
     def _answer_alone(self, request: Inputs) -> Answer:
         (result,) = self._pool.run_wide([request])
         if isinstance(result, RunFailed):
             return InvalidRequest(f"the network cannot compute this input: {result}", reason="network")
         return result
+
+
+def _refuse_empty(request: Inputs) -> None:
+    """Runtimes answer empty tensors with NaN.
+
+    Raises:
+        InvalidRequest: names the tensor.
+    """
+    for name, values in request.items():
+        if not values.size:
+            raise InvalidRequest(
+                f"input {name!r} has shape {list(values.shape)}; every dimension must be at least 1", reason="shape"
+            )
 
 
 def _all_finite(outputs: Outputs) -> bool:

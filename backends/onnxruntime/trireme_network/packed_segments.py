@@ -8,19 +8,18 @@ So every segment of every request can move to another row and number, and its ou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs
 
-from trireme_network.pieces import Piece
+from trireme_network.pieces import Piece, Requests
 from trireme_network.row_packing import RowBatch, pack
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """Tokens that only attend to each other."""
 
     request: int
@@ -30,8 +29,7 @@ class Segment:
     length: int
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a segment's output is: a row of a piece, and which of the segments in it."""
 
     segment: Segment
@@ -41,14 +39,15 @@ class _Place:
 
 
 class PackedSegments:
-    """A `Batch` whose rows hold segments of any request. `numbers` is the input that carries segment numbers."""
+    """A `Batch` whose rows hold segments of any request.
 
-    def __init__(self, requests: Sequence[Inputs], numbers: str, streams: int) -> None:
+    `numbers` is the input that carries segment numbers, `segments` are all that `find_segments` found in the requests.
+    """
+
+    def __init__(self, requests: Requests, numbers: str, segments: Sequence[Segment], streams: int) -> None:
         self._requests = requests
         self._numbers = numbers
-        self._segments = [
-            segment for number, request in enumerate(requests) for segment in find_segments(number, request[numbers])
-        ]
+        self._segments = segments
         self._batches = pack([segment.length for segment in self._segments], streams)
 
     @cached_property
@@ -59,7 +58,11 @@ class PackedSegments:
         places = self._places[request]
         if not places:
             return None
-        shape = (len(self._requests[request][self._numbers]), max(place.segment.number for place in places))
+        texts = len(self._requests[request][self._numbers])
+        if texts == len(places) == places[0].segment.number:  # a lone text in one segment
+            (place,) = places
+            return {name: values[place.row, place.rank][None, None] for name, values in results[place.piece].items()}
+        shape = (texts, max(place.segment.number for place in places))
         outputs = {}
         for name, values in results[places[0].piece].items():
             rows = np.zeros(shape + values.shape[2:], values.dtype)
@@ -98,35 +101,34 @@ class PackedSegments:
         return arrays
 
 
-def segments_refusal(request: Inputs, numbers: str) -> InvalidRequest | None:
-    """Why a request's inputs are not tokens in rows, all alike, with numbers that such rows can hold, if so."""
-    shape = request[numbers].shape
+def find_segments(number: int, request: Inputs, numbers: str) -> list[Segment]:
+    """The segments of the request with this number. Those below 1 are padding.
+
+    Raises:
+        InvalidRequest: the inputs are not tokens in rows, all alike, with numbers that such rows can hold.
+    """
+    mask = request[numbers]
     for name, values in request.items():
-        if values.shape != shape:
-            return InvalidRequest(
-                f"input {name!r} has shape {list(values.shape)}; it must be {list(shape)}, that of {numbers!r}",
+        if values.shape != mask.shape:
+            raise InvalidRequest(
+                f"input {name!r} has shape {list(values.shape)}; it must be {list(mask.shape)}, that of {numbers!r}",
                 reason="shape",
             )
-    largest = request[numbers].max()
-    if largest > shape[1]:
-        return InvalidRequest(
-            f"input {numbers!r} has the segment number {largest} in rows of {shape[1]} tokens; "
+    rows, length = mask.shape
+    if (mask == 1).all():
+        return [Segment(number, row, 1, slice(0, length), length) for row in range(rows)]
+    if (largest := mask.max()) > length:
+        raise InvalidRequest(
+            f"input {numbers!r} has the segment number {largest} in rows of {length} tokens; "
             "a row holds at most one segment per token",
             reason="segments",
         )
-    return None
+    return [segment for row in range(rows) for segment in _in_row(number, row, mask[row])]
 
 
-def find_segments(request: int, numbers: Array) -> list[Segment]:
-    """The segments of one request's segment numbers (rows, length). Numbers below 1 are padding."""
-    if numbers.min() == 1 == numbers.max():
-        length = numbers.shape[1]
-        return [Segment(request, row, 1, slice(0, length), length) for row in range(len(numbers))]
-    segments = []
-    for row, in_row in enumerate(numbers):
-        for number in np.unique(in_row[in_row > 0]):
-            places = np.flatnonzero(in_row == number)
-            begin, end = int(places[0]), int(places[-1]) + 1
-            tokens = slice(begin, end) if end - begin == len(places) else places
-            segments.append(Segment(request, row, int(number), tokens, len(places)))
-    return segments
+def _in_row(request: int, row: int, mask: Array) -> Iterator[Segment]:
+    for number in np.unique(mask[mask > 0]):
+        places = np.flatnonzero(mask == number)
+        begin, end = int(places[0]), int(places[-1]) + 1
+        tokens = slice(begin, end) if end - begin == len(places) else places
+        yield Segment(request, row, int(number), tokens, len(places))

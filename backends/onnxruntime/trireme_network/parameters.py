@@ -16,7 +16,7 @@ Documented = TypeVar("Documented")
 
 @dataclass(frozen=True, kw_only=True)
 class TriremeParameters:
-    """What this stand-in does beyond the official backend. It changes speed only."""
+    """What this stand-in does beyond the official backend: speed, and what the launcher may rely on. No answer."""
 
     runtime: Literal["onnxruntime", "openvino"] = parameter("onnxruntime", key="trireme.runtime")
     precision: Literal["fp32", "bf16"] = parameter("fp32", key="trireme.precision")
@@ -24,6 +24,7 @@ class TriremeParameters:
     ragged: bool = parameter(False, key="trireme.ragged")
     threads: int | None = parameter(None, key="trireme.threads", minimum=1)  # None: as many as this process may use
     streams: int | None = parameter(None, key="trireme.streams", minimum=1)  # of one thread each; None: one per thread
+    heartbeat: bool = parameter(False, key="trireme.heartbeat")  # a run's time depends on its inputs' sizes alone
     generation: str | None = parameter(None, key="trireme.generation")  # a new value makes Triton load anew
 
 

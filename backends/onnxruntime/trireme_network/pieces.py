@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from trireme_triton.tensors import Inputs, Outputs
 
 Item = TypeVar("Item")
+Requests = dict[int, Inputs]  # by number, which may have gaps
 
 
 @dataclass(frozen=True)

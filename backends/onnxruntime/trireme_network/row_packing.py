@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from trireme_network.pieces import split_evenly
 
 ROW_TOKENS = 128  # of a row that texts share; longer ones only make the attention dearer
+RUN_TOKENS = 16  # that cost about as much as one more run of the network
 BATCH_TOKENS = 1024  # of a batch; larger ones are not faster, and leave less to share between streams
 
 
@@ -55,10 +57,22 @@ def pack(lengths: Sequence[int], streams: int) -> list[RowBatch]:
     rows = _rows(lengths)
     budget = min(BATCH_TOKENS, math.ceil(sum(row.length for row in rows) / streams))
     batches = []
-    for length in sorted({row.length for row in rows}):
-        same = [tuple(row.texts) for row in rows if row.length == length]
-        batches += [RowBatch(length, tuple(part)) for part in split_evenly(same, max(1, budget // length))]
+    for length, same in _by_length(rows):
+        texts = [tuple(row.texts) for row in same]
+        batches += [RowBatch(length, tuple(part)) for part in split_evenly(texts, max(1, budget // length))]
     return sorted(batches, key=lambda batch: -batch.tokens)
+
+
+def _by_length(rows: Sequence[_Row]) -> list[tuple[int, list[_Row]]]:
+    """Rows that can run together, and their length: a little longer than a row needs if that saves a run."""
+    groups: list[tuple[int, list[_Row]]] = []
+    for length, same in groupby(sorted(rows, key=lambda row: -row.length), lambda row: row.length):
+        shorter = list(same)
+        if groups and (groups[-1][0] - length) * len(shorter) <= RUN_TOKENS:
+            groups[-1][1].extend(shorter)
+        else:
+            groups.append((length, shorter))
+    return groups
 
 
 def _rows(lengths: Sequence[int]) -> list[_Row]:
@@ -71,7 +85,12 @@ def _rows(lengths: Sequence[int]) -> list[_Row]:
         return rows
     tight = _first_fit(short, lengths, rounded(lengths[short[0]]))
     wide = _first_fit(short, lengths, ROW_TOKENS)
-    return rows + min(tight, wide, key=lambda rows: sum(row.length for row in rows))
+    return rows + min(tight, wide, key=_cost)
+
+
+def _cost(rows: Sequence[_Row]) -> int:
+    """In tokens."""
+    return sum(length * len(same) + RUN_TOKENS for length, same in _by_length(rows))
 
 
 def _first_fit(texts: Sequence[int], lengths: Sequence[int], capacity: int) -> list[_Row]:

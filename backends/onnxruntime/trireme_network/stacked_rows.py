@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 from trireme_triton.tensors import Inputs, Outputs
 
-from trireme_network.pieces import Piece, split_evenly
+from trireme_network.pieces import Piece, Requests, split_evenly
 
 MAX_ROWS = 32  # of a piece; larger ones are not faster
 Row = tuple[int, int]  # a request and one of its rows, by number
@@ -21,10 +21,10 @@ Shape = tuple[tuple[str, tuple[int, ...]], ...]  # of a row of every input, by n
 class StackedRows:
     """A `Batch` of whole rows."""
 
-    def __init__(self, requests: Sequence[Inputs], streams: int) -> None:
+    def __init__(self, requests: Requests, streams: int) -> None:
         self._requests = requests
         groups: dict[Shape, list[Row]] = defaultdict(list)
-        for number, request in enumerate(requests):
+        for number, request in requests.items():
             groups[_row_shape(request)] += [(number, row) for row in range(_row_count(request))]
         self._parts = self._split(list(groups.values()), streams)
 

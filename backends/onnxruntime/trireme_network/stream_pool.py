@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
 
+from trireme_triton.progress import UNHEARD, Progress
 from trireme_triton.tensors import Inputs, Outputs
 
 from trireme_network.graph import RunFailed, Runtime, Stream
-
-REPORT_EVERY_S = 1.0
+from trireme_network.pace import Pace
 
 
 class StreamPool:
@@ -22,58 +22,85 @@ class StreamPool:
     """
 
     def __init__(self, runtime: Runtime, threads: int, streams: int) -> None:
-        (self._wide,) = runtime.open_streams(1, threads)
-        self._narrow = [self._wide] if threads == streams == 1 else runtime.open_streams(streams, 1) if streams else []
+        (wide,) = runtime.open_streams(1, threads)
+        self._wide = _Paced(wide, Pace())
+        narrow_pace = Pace()
+        narrow = [] if threads == streams == 1 or not streams else runtime.open_streams(streams, 1)
+        self._narrow = [_Paced(stream, narrow_pace) for stream in narrow] or [self._wide]
         self.streams = streams
         self.fills_machine = streams >= threads  # whether the narrow streams use as many cores as the wide one
-        self._idle: SimpleQueue[Stream] = SimpleQueue()
-        for stream in self._narrow:
-            self._idle.put(stream)
-        self._workers = ThreadPoolExecutor(max(1, streams), thread_name_prefix="stream")
-        self._report: Callable[[], None] | None = None
+        self._workers = ThreadPoolExecutor(max(1, streams - 1), thread_name_prefix="stream")
+        self._progress: Progress = UNHEARD
 
-    def on_progress(self, report: Callable[[], None]) -> None:
-        """`report` is called after a piece, at most once a second, when there are more to come."""
-        self._report = report
+    def report_to(self, progress: Progress) -> None:
+        """`progress` hears of every piece that is done, and how long one may take."""
+        self._progress = progress
 
     def run_wide(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
         """The outputs of every piece, or why it failed; one after another on all threads."""
-        return self._reported(_outcome(self._wide, piece) for piece in pieces)
+        return self._run([self._wide], pieces)
 
     def run_side_by_side(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
         """The same, on the narrow streams."""
-        return self._reported(self._workers.map(self._on_idle_stream, pieces))
+        return self._run(self._narrow, pieces)
 
     def warm_up(self, piece: Inputs) -> None:
         """Run a piece on every stream. One that the graph cannot compute warms nothing and does no harm."""
         for stream in {self._wide, *self._narrow}:
-            _outcome(stream, piece)
+            stream.run(piece)
 
     def close(self) -> None:
         """End the worker threads."""
         self._workers.shutdown()
 
-    def _reported(self, outcomes: Iterable[Outputs | RunFailed]) -> list[Outputs | RunFailed]:
-        """All outcomes, with a report now and then: a batch of long texts can take minutes on a small machine."""
-        done: list[Outputs | RunFailed] = []
-        reported_at = time.monotonic()
-        for outcome in outcomes:
-            done.append(outcome)
-            if self._report and time.monotonic() - reported_at >= REPORT_EVERY_S:
-                self._report()
-                reported_at = time.monotonic()
-        return done
+    def _run(self, streams: Sequence[_Paced], pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
+        """Every stream takes the next piece when it is free. The first one is this thread's, which alone reports."""
+        self._progress.allow(max(map(streams[0].allowance, pieces)))
+        outcomes: dict[int, Outputs | RunFailed] = {}
+        todo = deque(enumerate(pieces))
+        helpers = [self._workers.submit(_work, stream, todo, outcomes) for stream in streams[1 : len(pieces)]]
+        _work(streams[0], todo, outcomes, self._progress)
+        for helper in helpers:
+            helper.result()
+        return [outcomes[number] for number in range(len(pieces))]
 
-    def _on_idle_stream(self, piece: Inputs) -> Outputs | RunFailed:
-        stream = self._idle.get()
+
+class _Paced:
+    """A stream that knows how long its runs take."""
+
+    def __init__(self, stream: Stream, pace: Pace) -> None:
+        self._stream = stream
+        self._pace = pace
+
+    def allowance(self, piece: Inputs) -> float:
+        return self._pace.allowance(_size(piece))
+
+    def run(self, piece: Inputs) -> Outputs | RunFailed:
+        begun = time.monotonic()
         try:
-            return _outcome(stream, piece)
-        finally:
-            self._idle.put(stream)
+            outputs = self._stream(piece)
+        except RunFailed as failure:
+            return failure
+        self._pace.note(_size(piece), time.monotonic() - begun)
+        return outputs
 
 
-def _outcome(stream: Stream, piece: Inputs) -> Outputs | RunFailed:
-    try:
-        return stream(piece)
-    except RunFailed as failure:
-        return failure
+def _work(
+    stream: _Paced,
+    todo: deque[tuple[int, Inputs]],
+    outcomes: dict[int, Outputs | RunFailed],
+    progress: Progress | None = None,
+) -> None:
+    """Run pieces until none is left. A deque gives every item to one thread only."""
+    while todo:
+        try:
+            number, piece = todo.popleft()
+        except IndexError:  # another thread was quicker
+            return
+        outcomes[number] = stream.run(piece)
+        if progress:
+            progress.beat()
+
+
+def _size(piece: Inputs) -> int:
+    return sum(values.size for values in piece.values())

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trireme_triton.cold_start import ColdStart
-from trireme_triton.metrics import ColdStartSeconds, PiecesDone, StageErrors
+from trireme_triton.metrics import ColdStartSeconds, ProgressMetrics, StageErrors
+from trireme_triton.progress import Progress
 from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Request, answer_together
 
 from trireme_network.auto_complete import Completion
 from trireme_network.model_config import ModelConfig, read_model_config
+from trireme_network.parameters import read_own
 
 
 class Answering(Protocol):
     """A network, as Triton's face uses it."""
 
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]: ...
-    def on_progress(self, report: Callable[[], None]) -> None: ...
+    def report_to(self, progress: Progress) -> None: ...
     def close(self) -> None: ...
 
 
@@ -36,8 +38,8 @@ class ServedNetwork:
         self._network = load(config, version, args["model_instance_kind"], cold_start)
         self._cold_start = ColdStartSeconds(args["model_name"], cold_start.seconds)
         self._errors = StageErrors(args["model_name"], "network")
-        self._pieces = PiecesDone(args["model_name"])
-        self._network.on_progress(self._pieces.count)
+        self._progress = ProgressMetrics(args["model_name"], promises=read_own(config.parameters).heartbeat)
+        self._network.report_to(self._progress)
 
     def execute(self, requests: Sequence[Request]) -> list[object]:
         """One response per request; a request the network cannot compute gets an error and does not harm the others."""

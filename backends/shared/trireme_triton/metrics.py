@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from trireme_triton.cold_start import Phase
+
+BEAT_S = 0.5
+PROMISED_S = 2.5
 
 
 class ColdStartSeconds:
@@ -35,16 +39,35 @@ class StageErrors:
         self._counters[reason].increment(1)
 
 
-class PiecesDone:
-    """The counter `trireme_pieces_total{model}`: moves now and then while one execute takes long."""
+class ProgressMetrics:
+    """The counter `trireme_progress_total{model}`, which moves while one execute takes long.
 
-    def __init__(self, model: str) -> None:
-        self._family = _family("trireme_pieces_total", "Signs of progress inside long executes", "COUNTER")
-        self._counter = self._family.Metric(labels={"model": model})
+    With `promises` also the gauge `trireme_progress_within_seconds{model}`: a stub that has worked for so long without
+    a move is in an endless loop. It only ever grows.
+    """
 
-    def count(self) -> None:
-        """Some part of what is being executed is done."""
-        self._counter.increment(1)
+    def __init__(self, model: str, *, promises: bool) -> None:
+        labels = {"model": model}
+        self._total = _family("trireme_progress_total", "Signs of progress inside long executes", "COUNTER")
+        self._counter = self._total.Metric(labels=labels)
+        self._due_at = 0.0
+        self._within = None
+        if promises:
+            self._promise = _family("trireme_progress_within_seconds", "Seconds between signs of progress", "GAUGE")
+            self._within = self._promise.Metric(labels=labels)
+            self.allow(PROMISED_S)
+
+    def beat(self) -> None:
+        """Some part of what is being executed is done. Told to Triton at most every BEAT_S."""
+        now = time.monotonic()
+        if now >= self._due_at:
+            self._counter.increment(1)
+            self._due_at = now + BEAT_S
+
+    def allow(self, seconds: float) -> None:
+        """From now on a part may take so long. The model's other instances share the gauge."""
+        if self._within is not None and seconds > self._within.value():
+            self._within.set(seconds)
 
 
 def _family(name: str, description: str, kind: str) -> Any:

@@ -61,8 +61,9 @@ class PreprocessImage:
 
     Parameters = ImageParameters
 
-    def __init__(self, parameters: ImageParameters, _model: Model) -> None:
+    def __init__(self, parameters: ImageParameters, model: Model) -> None:
         self._parameters = parameters
+        self._progress = model.progress
         self._normalized = _normalized_values(parameters)
         self._threads = ThreadPoolExecutor(parameters.threads) if parameters.threads > 1 else None
 
@@ -75,7 +76,11 @@ class PreprocessImage:
         run = self._threads.map if self._threads and len(images) > 1 else map
         results = iter(run(lambda data: or_refusal(self._pixels, data), images))
         for request in requests:
-            yield _joined([next(results) for _ in request])
+            pixels = []
+            for _ in request:
+                pixels.append(next(results))
+                self._progress.beat()
+            yield _joined(pixels)
 
     def _pixels(self, data: bytes) -> Array:
         """(size, size, 3) of uint8 or (3, size, size) of float32."""

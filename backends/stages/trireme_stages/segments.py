@@ -44,13 +44,21 @@ def read_windows(name: str, inputs: Inputs, width: int) -> Windows:
         raise InvalidRequest(
             f"input {name!r} has shape {list(rows.shape)}; it must be [batch, windows, {width}]", reason="shape"
         )
-    if windows.shape != (len(rows), 1) or windows.min() < 1 or windows.max() > rows.shape[1]:
+    if not _are_counts(windows, *rows.shape[:2]):
         found = f"{windows.reshape(-1)[:8].tolist()} in shape {list(windows.shape)}"
         allowed = f"one number from 1 to {rows.shape[1]} for each of {len(rows)} texts"
         raise InvalidRequest(f"input 'windows' is {found}; it must be {allowed}", reason="shape")
     if rows.shape[1] == 1:
         return Windows(rows=rows[:, 0], counts=windows[:, 0])
     return Windows(rows=rows[np.arange(rows.shape[1]) < windows], counts=windows[:, 0])
+
+
+def _are_counts(windows: Array, texts: int, most: int) -> bool:
+    if windows.shape != (texts, 1):
+        return False
+    if texts == 1:
+        return 1 <= int(windows[0, 0]) <= most  # much cheaper than asking NumPy for the extremes of one number
+    return bool(windows.min() >= 1 and windows.max() <= most)
 
 
 def joined(requests: Sequence[Windows]) -> Windows:

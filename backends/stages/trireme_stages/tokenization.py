@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from trireme_triton.parameters import InvalidParameter, parameter
 from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest, Outputs, bytes_column
 
 from trireme_stages.stage import Model, Signature, answer_parsed, named_file
 from trireme_stages.windows import WindowPlan
+
+PART_CHARACTERS = 500_000  # tokenised in about a quarter of a second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class Tokenize:
         os.environ["TOKENIZERS_PARALLELISM"] = "true" if parameters.threads > 1 else "false"
         os.environ["RAYON_NUM_THREADS"] = str(parameters.threads)
         self._parameters = parameters
+        self._progress = model.progress
         self._tokenizer = _read_tokenizer(named_file(model.folder, "tokenizer", parameters.tokenizer))
         self._pad_id = (self._tokenizer.padding or {}).get("pad_id", 0)
         self._tokenizer.no_padding()
@@ -59,7 +62,7 @@ class Tokenize:
         self._windows = _window_plan(parameters, self._tokenizer)
 
     def answer(self, batch: Sequence[Inputs]) -> list[Answer]:
-        """Every text of every request is tokenised in one call of the tokenizer."""
+        """Every text of every request is tokenised together."""
         return answer_parsed(batch, self._texts, self._tokenize)
 
     def _texts(self, inputs: Inputs) -> list[str]:
@@ -76,13 +79,19 @@ class Tokenize:
             raise InvalidRequest(f"input 'text', item {item}: not UTF-8: {found}", reason="not_utf8") from None
 
     def _tokenize(self, requests: Sequence[list[str]]) -> Iterator[Answer]:
-        encodings = iter(self._tokenizer.encode_batch_fast(list(chain.from_iterable(requests))))
+        encodings = self._encodings(list(chain.from_iterable(requests)))
         for texts in requests:
             rows = [next(encodings).ids for _ in texts]
             try:
                 yield self._outputs([self._split(item, ids) for item, ids in enumerate(rows)])
             except InvalidRequest as refusal:
                 yield refusal
+
+    def _encodings(self, texts: Sequence[str]) -> Iterator[Encoding]:
+        """In one call of the tokenizer, unless that would take long."""
+        for part in _parts(texts):
+            yield from self._tokenizer.encode_batch_fast(part)
+            self._progress.beat()
 
     def _split(self, item: int, ids: list[int]) -> list[list[int]]:
         """The windows of one text, whose `ids` include special tokens."""
@@ -114,6 +123,17 @@ class Tokenize:
             _fill(windows, ids, mask)
         windows_per_row = np.array([[len(windows)] for windows in rows], np.int32)
         return {"input_ids": input_ids, "attention_mask": attention_mask, "windows": windows_per_row}
+
+
+def _parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in parts of up to PART_CHARACTERS; a longer one is a part of its own."""
+    begin = size = 0
+    for end, text in enumerate(texts):
+        if end > begin and size + len(text) > PART_CHARACTERS:
+            yield texts[begin:end]
+            begin, size = end, 0
+        size += len(text)
+    yield texts[begin:]
 
 
 def _fill(windows: list[list[int]], ids: Array, mask: Array) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from small_networks import config, doubling, identity, lookup, tensor
-from trireme_network import run_on_openvino, stream_pool
+from trireme_network import run_on_openvino
 from trireme_network.graph import RunFailed
 from trireme_network.model_config import ConfigRefused
 from trireme_network.parameters import OnnxRuntimeParameters
@@ -140,12 +140,26 @@ def test_a_failed_piece_does_not_stop_the_others(write):
     pool.close()
 
 
-@pytest.mark.parametrize("run", ["run_wide", "run_side_by_side"])
-def test_a_long_execute_reports_that_it_gets_on(write, monkeypatch, run):
-    monkeypatch.setattr(stream_pool, "REPORT_EVERY_S", 0.0)
+class Heard:
+    """What a pool says of its progress."""
+
+    def __init__(self):
+        self.beats, self.allowed = 0, []
+
+    def beat(self):
+        self.beats += 1
+
+    def allow(self, seconds):
+        self.allowed.append(seconds)
+
+
+def test_a_long_execute_reports_every_piece_and_allows_more_time_for_a_larger_one(write):
     pool = StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, streams=2)
-    reports = []
-    pool.on_progress(lambda: reports.append(1))
-    getattr(pool, run)([{"x": np.array([[0]])}] * 3)
-    assert len(reports) == 3
+    heard = Heard()
+    pool.report_to(heard)
+    pool.run_wide([{"x": np.zeros((1, 1), np.int64)}] * 3)
+    pool.run_wide([{"x": np.zeros((1, 20), np.int64)}])
+    assert heard.beats == 4
+    assert heard.allowed[0] == 0
+    assert heard.allowed[1] > 0
     pool.close()
