@@ -94,6 +94,7 @@ class Scraped:
     generation: int
     progress: Mapping[str, ModelProgress] | None
     cold_start: Mapping[tuple[str, str], float]
+    took_s: float
 
 
 @dataclass(frozen=True)

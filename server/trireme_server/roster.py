@@ -6,13 +6,12 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from trireme_server.processes import Processes
 from trireme_server.stub_watch import ModelProgress, StallLimits, StubWatch, Verdict
 from trireme_server.stubs import Stub, StubProbe, find_stubs
 
-_METRICS_AGE_S = 1.5  # up to which they tell what a stub does now
 _IDLE_S = 2.0  # a retired stub is idle for so long only if nothing waits for it
 
 
@@ -72,14 +71,11 @@ class Roster:
         return [Trouble(model, Verdict("gone", "it has no process")) for model in models if model not in present]
 
     def judge(self, progress: Mapping[str, ModelProgress], seen_at: float, now: float) -> list[Trouble]:
-        """The watched stubs that are in trouble now. `progress` was seen at `seen_at`; an old one proves no silence."""
+        """The watched stubs that are in trouble now. `progress` was asked for at `seen_at`."""
         found = []
         for each in self._watched.values():
             model = each.stub.model
-            known = progress.get(model, ModelProgress())
-            if now - seen_at > _METRICS_AGE_S:
-                known = replace(known, within_s=None)
-            verdict = each.watch.judge(each.probe.sample(), known, now)
+            verdict = each.watch.judge(each.probe.sample(), progress.get(model, ModelProgress()), seen_at, now)
             if verdict is not None:
                 found.append(Trouble(model, verdict, each.stub))
         return found

@@ -32,7 +32,7 @@ class StallLimits:
     """How long a stub may be in the middle of a request without a sign of progress."""
 
     blocked_s: float = 2.0
-    promised_s: float = 2.5  # at least, whatever the backend promises
+    promised_s: float = 2.0  # at least, whatever the backend promises
     busy_s: float = 30.0
 
 
@@ -58,9 +58,14 @@ class StubWatch:
         self._progress_at = now  # when it was last seen to get something done, or idle
         self._progress_ticks = 0  # what it had computed by then
 
-    def judge(self, sample: StubSample | None, progress: ModelProgress, now: float) -> Verdict | None:
-        """What is wrong with the stub; None: nothing. `now` is in seconds of a clock that stands still while this
-        process does, so that a launcher that was itself suspended blames nobody."""
+    def judge(self, sample: StubSample | None, progress: ModelProgress, seen_at: float, now: float) -> Verdict | None:
+        """What is wrong with the stub; None: nothing.
+
+        Args:
+            seen_at: when `progress` was asked for: an answer that took long proves no silence until now.
+            now: in seconds of a clock that stands still while this process does, so that a launcher that was itself
+                suspended blames nobody.
+        """
         if sample is None:
             return Verdict("gone", "its process is gone")
         stopped_twice = sample.is_stopped and self._was_stopped  # once may be a shell's job control passing by
@@ -68,7 +73,7 @@ class StubWatch:
         if stopped_twice:
             return Verdict("stopped", "its process was stopped")
         self._note(sample, progress, now)
-        return self._stall(sample, progress, now)
+        return self._stall(sample, progress, seen_at, now)
 
     def _note(self, sample: StubSample, progress: ModelProgress, now: float) -> None:
         last = self._last
@@ -85,19 +90,20 @@ class StubWatch:
     def _note_progress(self, sample: StubSample, now: float) -> None:
         self._progress_at, self._progress_ticks = now, sample.cpu_ticks
 
-    def _stall(self, sample: StubSample, progress: ModelProgress, now: float) -> Verdict | None:
+    def _stall(self, sample: StubSample, progress: ModelProgress, seen_at: float, now: float) -> Verdict | None:
         limits = self._limits
         if now - self._ran_at >= limits.blocked_s and not sample.waits_outside:
             text = f"it has not run for {now - self._ran_at:.1f} s in the middle of a request"
             return Verdict("stalled", text)
         busy = now - self._progress_at
-        if busy >= limits.busy_s or self._breaks_its_promise(busy, sample, progress.within_s):
+        silent = seen_at - self._progress_at
+        if busy >= limits.busy_s or self._breaks_its_promise(silent, sample, progress.within_s):
             return Verdict("stalled", f"it has been busy for {busy:.1f} s without an answer")
         return None
 
-    def _breaks_its_promise(self, busy: float, sample: StubSample, within_s: float | None) -> bool:
+    def _breaks_its_promise(self, silent: float, sample: StubSample, within_s: float | None) -> bool:
         if within_s is None:
             return False
         computed = (sample.cpu_ticks - self._progress_ticks) / _TICKS_PER_S
         allowed = max(within_s, self._limits.promised_s)
-        return busy >= allowed and computed >= allowed * _LEAST_SHARE
+        return silent >= allowed and computed >= allowed * _LEAST_SHARE

@@ -67,7 +67,7 @@ class Supervisor:
         self._lost = LostRequests(parts.processes, parts.config.grpc_port)
         self._retired: dict[str, list[Stub]] = {}  # of broken models that have not been unloaded yet
         self._was_stopped = False
-        self._scraped_at = self._now
+        self._scraped_at = self._seen_at = self._now
         self._worker = Worker(parts.loader, self._generation, parts.inbox.put)
         self._started_at = time.monotonic()
         self._server = parts.start_server()
@@ -132,7 +132,7 @@ class Supervisor:
         elif (how := self._server.ended() or self._server_hangs()) is not None:
             self._server_died(how)
         elif self._is_up:
-            self._in_trouble(self._roster.judge(self._progress, self._scraped_at, self._now))
+            self._in_trouble(self._roster.judge(self._progress, self._seen_at, self._now))
             self._start_repairs()
             self._roster.kill_overdue(self._now)
             self._close_lost()
@@ -209,7 +209,7 @@ class Supervisor:
 
     def _note_metrics(self, scraped: events.Scraped) -> None:
         if scraped.progress is not None:
-            self._scraped_at = self._now
+            self._scraped_at, self._seen_at = self._now, self._now - scraped.took_s
             self._progress = scraped.progress
             self._cold_start = scraped.cold_start
 

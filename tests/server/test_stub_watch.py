@@ -20,11 +20,11 @@ def busy(second: float, **changes: object) -> StubSample:
     return dataclasses.replace(BLOCKED, **(used | changes))
 
 
-def first_verdict(samples, progress=lambda _: STILL, limits=DEFAULT):
+def first_verdict(samples, progress=lambda _: STILL, limits=DEFAULT, scrape_s=0.0):
     """(second, kind) of the first verdict over samples taken four times a second."""
     watch = StubWatch(limits, 0.0)
     for number, sample in enumerate(samples):
-        verdict = watch.judge(sample, progress(number / 4), number / 4)
+        verdict = watch.judge(sample, progress(number / 4), number / 4 - scrape_s, number / 4)
         if verdict is not None:
             return number / 4, verdict.kind
     return None
@@ -84,7 +84,7 @@ def promised(within_s):
     return lambda second: ModelProgress(done=min(second, 10.0), within_s=within_s)
 
 
-@pytest.mark.parametrize(("within_s", "noticed_at"), [(0.1, 12.5), (2.5, 12.5), (9.0, 19.0), (900.0, 40.0)])
+@pytest.mark.parametrize(("within_s", "noticed_at"), [(0.1, 12.0), (2.0, 12.0), (9.0, 19.0), (900.0, 40.0)])
 def test_a_backend_that_computes_beyond_its_promise_is_stalled(within_s, noticed_at):
     samples = [busy(second / 4, thread_waits=second) for second in range(200)]
     assert first_verdict(samples, promised(within_s)) == (noticed_at, "stalled")
@@ -92,7 +92,12 @@ def test_a_backend_that_computes_beyond_its_promise_is_stalled(within_s, noticed
 
 def test_a_backend_that_got_a_quarter_of_a_core_breaks_its_promise_later():
     samples = [busy(second / 4, thread_waits=second, cpu_ticks=second * TICKS // 16) for second in range(200)]
-    assert first_verdict(samples, promised(2.5)) == (15.0, "stalled")
+    assert first_verdict(samples, promised(2.0)) == (14.0, "stalled")
+
+
+def test_metrics_that_came_late_prove_no_silence_until_now():
+    samples = [busy(second / 4, thread_waits=second) for second in range(200)]
+    assert first_verdict(samples, promised(2.0), scrape_s=3.0) == (15.0, "stalled")
 
 
 @pytest.mark.parametrize(("in_flight", "expected"), [(0, None), (1, (2.0, "stalled"))])

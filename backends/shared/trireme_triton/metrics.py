@@ -9,7 +9,7 @@ from typing import Any
 from trireme_triton.cold_start import Phase
 
 BEAT_S = 0.5
-PROMISED_S = 2.5
+PROMISED_S = 2.0
 
 
 class ColdStartSeconds:
