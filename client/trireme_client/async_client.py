@@ -34,6 +34,7 @@ class AsyncClient:
         self._core = Core(timeout_s, concurrency, retry or RetryPolicy())
         self._in_flight = asyncio.Semaphore(concurrency)
         self._connection: AsyncConnection | None = None
+        self._is_closed = False
 
     async def embed(self, texts: Iterable[str], model: str = "embed") -> list[Embedding]:
         return await self._all(EMBED, texts, model)
@@ -76,6 +77,7 @@ class AsyncClient:
         return await self._do(self._core.ready())
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._connection is not None:
             await self._connection.close()
 
@@ -90,6 +92,8 @@ class AsyncClient:
         return results
 
     async def _do(self, steps: Steps[T]) -> T:
+        if self._is_closed:
+            raise RuntimeError("this client is closed")
         async with self._in_flight:
             self._connection = self._connection or self._wire.connect_async(self._endpoint.address)
             return await _carry_out(steps, self._connection)

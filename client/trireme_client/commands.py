@@ -195,7 +195,7 @@ def _run(
                     printer.add(item, outcome)
                     advance(item)
     if refused:
-        raise InvalidInput(f"{refused} of the items were refused")
+        raise InvalidInput(f"refused items: {refused}")
 
 
 def _connect(url: str | None, protocol: Protocol | None, timeout: float) -> Client:

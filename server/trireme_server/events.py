@@ -94,7 +94,7 @@ class Scraped:
     generation: int
     progress: Mapping[str, ModelProgress] | None
     cold_start: Mapping[tuple[str, str], float]
-    took_s: float
+    asked_at: float  # time.monotonic()
 
 
 @dataclass(frozen=True)

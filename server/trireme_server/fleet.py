@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from trireme_server.repository import Entry
+from trireme_server.status import ModelPhase
 
 Group = frozenset[str]  # names of models
 
@@ -36,6 +37,20 @@ class Fleet:
     def decoupled(self) -> set[str]:
         """The models that may answer from threads of their own, after `execute`."""
         return {model.name for entry in self.entries for model in entry.models if model.config.is_decoupled}
+
+    @property
+    def computes_without_stubs(self) -> bool:
+        """Whether a model, an official backend's, computes inside the server."""
+        return any(
+            not model.config.steps and model.name not in self.with_stubs
+            for entry in self.entries
+            for model in entry.models
+        )
+
+    def ready_entries(self, phases: Mapping[str, ModelPhase]) -> dict[str, bool]:
+        """By entry: whether all its models are ready."""
+        ready = {name for name, phase in phases.items() if phase is ModelPhase.READY}
+        return {entry.name: all(model.name in ready for model in entry.models) for entry in self.entries}
 
     def users(self, models: Collection[str]) -> list[Entry]:
         """The entries that need any of `models`."""

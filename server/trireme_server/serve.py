@@ -100,7 +100,8 @@ def _stop(supervisor: Supervisor, prepared: Preparation, inbox: Inbox) -> ExitCo
     server, code, worked_at = supervisor.server, ExitCode.STOPPED, time.monotonic()
     server.terminate()
     while server.ended(within_s=0.1) is None:
-        if supervisor.anyone_works():
+        supervisor.end_idle()
+        if supervisor.anyone_works:
             worked_at = time.monotonic()
         if _asked_again(inbox):
             code = ExitCode.HURRIED

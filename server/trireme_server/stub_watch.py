@@ -95,15 +95,16 @@ class StubWatch:
         if now - self._ran_at >= limits.blocked_s and not sample.waits_outside:
             text = f"it has not run for {now - self._ran_at:.1f} s in the middle of a request"
             return Verdict("stalled", text)
-        busy = now - self._progress_at
-        silent = seen_at - self._progress_at
-        if busy >= limits.busy_s or self._breaks_its_promise(silent, sample, progress.within_s):
-            return Verdict("stalled", f"it has been busy for {busy:.1f} s without an answer")
+        busy_s, silent_s = now - self._progress_at, seen_at - self._progress_at
+        if busy_s >= limits.busy_s:
+            return Verdict("stalled", f"it has been busy for {busy_s:.1f} s without an answer")
+        if self._breaks_its_promise(silent_s, sample, progress.within_s):
+            return Verdict("stalled", f"it has computed for {busy_s:.1f} s without a sign of progress")
         return None
 
-    def _breaks_its_promise(self, silent: float, sample: StubSample, within_s: float | None) -> bool:
+    def _breaks_its_promise(self, silent_s: float, sample: StubSample, within_s: float | None) -> bool:
         if within_s is None:
             return False
-        computed = (sample.cpu_ticks - self._progress_ticks) / _TICKS_PER_S
-        allowed = max(within_s, self._limits.promised_s)
-        return silent >= allowed and computed >= allowed * _LEAST_SHARE
+        computed_s = (sample.cpu_ticks - self._progress_ticks) / _TICKS_PER_S
+        allowed_s = max(within_s, self._limits.promised_s)
+        return silent_s >= allowed_s and computed_s >= allowed_s * _LEAST_SHARE

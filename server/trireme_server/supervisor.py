@@ -142,11 +142,14 @@ class Supervisor:
         """The running tritonserver, or the last one that ran."""
         return self._server
 
-    def anyone_works(self) -> bool:
-        """Whether a request can still be running: in a stub that is not due to end, or in a model without stubs."""
+    def end_idle(self) -> None:
+        """Ends the stubs of old generations that have nothing left to do."""
         self._roster.kill_overdue(self._clock.look())
-        models = {model.name for entry in self._parts.fleet.entries for model in entry.models if not model.config.steps}
-        return self._roster.anyone_left or not models <= self._parts.fleet.with_stubs
+
+    @property
+    def anyone_works(self) -> bool:
+        """Whether a request can still be running: in a stub, or in a model that needs none."""
+        return self._roster.anyone_left or self._parts.fleet.computes_without_stubs
 
     # -- the server ----------------------------------------------------------------------------------------------
 
@@ -209,7 +212,8 @@ class Supervisor:
 
     def _note_metrics(self, scraped: events.Scraped) -> None:
         if scraped.progress is not None:
-            self._scraped_at, self._seen_at = self._now, self._now - scraped.took_s
+            self._scraped_at = self._now
+            self._seen_at = self._now - (time.monotonic() - scraped.asked_at)
             self._progress = scraped.progress
             self._cold_start = scraped.cold_start
 
@@ -284,15 +288,11 @@ class Supervisor:
         state = self._state_now()
         phases = dict(self._phases)
         self._parts.terminal.phases(phases)
-        ready = {name for name, phase in phases.items() if phase is ModelPhase.READY}
-        entries = {
-            entry.name: all(model.name in ready for model in entry.models) for entry in self._parts.fleet.entries
-        }
         status = Status(
             state=state,
             reason="" if state is State.READY else self._reason,
             models=phases,
-            entries=entries,
+            entries=self._parts.fleet.ready_entries(phases),
             server_pid=None if self._restart_at is not None else self._server.pid,
             counters=Counters(self._restarts, dict(self._reloads), self._connections_closed),
             cold_start={**self._cold_start, **self._launcher_phases},

@@ -103,12 +103,12 @@ class Worker:
             self._post(self._scraped())
 
     def _scraped(self) -> Scraped:
-        begun = time.monotonic()
+        asked_at = time.monotonic()
         try:
             samples = exposition.parse(self._loader.triton.metrics())
         except (TritonRefused, TritonUnreachable):
-            return Scraped(self._generation, None, {}, 0.0)
-        return Scraped(self._generation, progress_of(samples), cold_start_of(samples), time.monotonic() - begun)
+            return Scraped(self._generation, None, {}, asked_at)
+        return Scraped(self._generation, progress_of(samples), cold_start_of(samples), asked_at)
 
     def _thread(self, target: Callable[..., None], *arguments: object) -> None:
         def run() -> None:

@@ -110,7 +110,7 @@ def test_keep_going_prints_what_was_refused_and_does_the_rest(trireme: Callable[
     result = trireme("embed", "--keep-going", stdin=b"fine\nrefuse\n\xff\nfine too\n")
     assert result.returncode == 1
     assert ["error" in line for line in json_lines(result.stdout)] == [False, True, True, False]
-    assert result.stderr == b"Error: 2 of the items were refused\n"
+    assert result.stderr == b"Error: refused items: 2\n"
 
 
 def test_classify_can_fail_on_a_label(trireme: Callable[..., Any]) -> None:

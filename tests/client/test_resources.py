@@ -1,5 +1,6 @@
 """A client that was closed leaves nothing behind, and one that was not does no harm."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from installed import environment
 from standin_server import StandinServer
-from trireme_client import Client
+from trireme_client import AsyncClient, Client
 
 pytestmark = pytest.mark.system
 
@@ -40,6 +41,17 @@ def test_a_closed_client_says_so(server: StandinServer, protocol: str) -> None:
     client.close()
     with pytest.raises(RuntimeError, match="closed"):
         client.embed(["text"])
+
+
+async def _embed_after_closing(url: str) -> None:
+    async with AsyncClient(url) as client:
+        await client.embed(["text"])
+    await client.embed(["text"])
+
+
+def test_a_closed_async_client_says_so(server: StandinServer, protocol: str) -> None:
+    with pytest.raises(RuntimeError, match="closed"):
+        asyncio.run(_embed_after_closing(server.url(protocol)))
 
 
 def test_threads_may_share_a_client(server: StandinServer, protocol: str) -> None:

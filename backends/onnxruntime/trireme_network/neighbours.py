@@ -8,6 +8,7 @@ Locks of the open file description (fcntl(2), F_OFD_SETLK) are used: closing ano
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import struct
 import time
@@ -24,13 +25,13 @@ class Neighbours:
 
     def __init__(self, file: Path = Path(__file__)) -> None:
         self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        self._met_at = -_RECENTLY_S
+        self._met_at = -math.inf
 
     @contextmanager
     def computing(self) -> Iterator[bool]:
         """Tells the others, inside the `with` block, that this process computes; gives whether one of them does.
 
-        "Yes" holds for a moment: between two answers a process waits for its requests, not for its turn to rest.
+        "Yes" is kept for _RECENTLY_S: a process between two answers is about to compute again.
         """
         self._call(fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
         try:

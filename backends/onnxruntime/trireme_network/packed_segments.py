@@ -59,8 +59,8 @@ class PackedSegments:
         if not places:
             return None
         texts = len(self._requests[request][self._numbers])
-        if texts == len(places) == places[0].segment.number:  # a lone text in one segment
-            (place,) = places
+        if texts == 1 and len(places) == 1 and places[0].segment.number == 1:  # a lone text in one segment
+            place = places[0]
             return {name: values[place.row, place.rank][None, None] for name, values in results[place.piece].items()}
         shape = (texts, max(place.segment.number for place in places))
         outputs = {}
@@ -101,8 +101,10 @@ class PackedSegments:
         return arrays
 
 
-def find_segments(number: int, request: Inputs, numbers: str) -> list[Segment]:
-    """The segments of the request with this number. Those below 1 are padding.
+def find_segments(request_number: int, request: Inputs, numbers: str) -> list[Segment]:
+    """The segments of one request.
+
+    The input `numbers`, (rows, length), holds the segment numbers; those below 1 are padding.
 
     Raises:
         InvalidRequest: the inputs are not tokens in rows, all alike, with numbers that such rows can hold.
@@ -116,14 +118,14 @@ def find_segments(number: int, request: Inputs, numbers: str) -> list[Segment]:
             )
     rows, length = mask.shape
     if (mask == 1).all():
-        return [Segment(number, row, 1, slice(0, length), length) for row in range(rows)]
+        return [Segment(request_number, row, 1, slice(0, length), length) for row in range(rows)]
     if (largest := mask.max()) > length:
         raise InvalidRequest(
             f"input {numbers!r} has the segment number {largest} in rows of {length} tokens; "
             "a row holds at most one segment per token",
             reason="segments",
         )
-    return [segment for row in range(rows) for segment in _in_row(number, row, mask[row])]
+    return [segment for row in range(rows) for segment in _in_row(request_number, row, mask[row])]
 
 
 def _in_row(request: int, row: int, mask: Array) -> Iterator[Segment]:

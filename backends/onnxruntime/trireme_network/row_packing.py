@@ -89,7 +89,7 @@ def _rows(lengths: Sequence[int]) -> list[_Row]:
 
 
 def _cost(rows: Sequence[_Row]) -> int:
-    """In tokens."""
+    """What running the rows costs, in tokens; every run adds RUN_TOKENS."""
     return sum(length * len(same) + RUN_TOKENS for length, same in _by_length(rows))
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from trireme_triton.progress import UNHEARD, Progress
 from trireme_triton.tensors import Inputs, Outputs
 
 from trireme_network.graph import RunFailed, Runtime, Stream
-from trireme_network.pace import Pace
+from trireme_network.pace import Extent, Pace
 
 
 class StreamPool:
@@ -24,9 +25,8 @@ class StreamPool:
     def __init__(self, runtime: Runtime, threads: int, streams: int) -> None:
         (wide,) = runtime.open_streams(1, threads)
         self._wide = _Paced(wide, Pace())
-        narrow_pace = Pace()
         narrow = [] if threads == streams == 1 or not streams else runtime.open_streams(streams, 1)
-        self._narrow = [_Paced(stream, narrow_pace) for stream in narrow] or [self._wide]
+        self._narrow = [_Paced(stream, Pace()) for stream in narrow] or [self._wide]
         self.streams = streams
         self.fills_machine = streams >= threads  # whether the narrow streams use as many cores as the wide one
         self._workers = ThreadPoolExecutor(max(1, streams - 1), thread_name_prefix="stream")
@@ -55,11 +55,17 @@ class StreamPool:
 
     def _run(self, streams: Sequence[_Paced], pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
         """Every stream takes the next piece when it is free. The first one is this thread's, which alone reports."""
-        self._progress.allow(max(map(streams[0].allowance, pieces)))
+        streams = streams[: len(pieces)]
+        extents = [_extent(piece) for piece in pieces]
+        self._progress.allow(max((stream.allowance_s(each) for stream in streams for each in extents), default=0.0))
         outcomes: dict[int, Outputs | RunFailed] = {}
         todo = deque(enumerate(pieces))
-        helpers = [self._workers.submit(_work, stream, todo, outcomes) for stream in streams[1 : len(pieces)]]
-        _work(streams[0], todo, outcomes, self._progress)
+        helpers = [self._workers.submit(_work, stream, todo, outcomes) for stream in streams[1:]]
+        try:
+            for stream in streams[:1]:
+                _work(stream, todo, outcomes, self._progress)
+        finally:
+            wait(helpers)  # no stream runs on when this is over
         for helper in helpers:
             helper.result()
         return [outcomes[number] for number in range(len(pieces))]
@@ -72,8 +78,8 @@ class _Paced:
         self._stream = stream
         self._pace = pace
 
-    def allowance(self, piece: Inputs) -> float:
-        return self._pace.allowance(_size(piece))
+    def allowance_s(self, extent: Extent) -> float:
+        return self._pace.allowance_s(extent)
 
     def run(self, piece: Inputs) -> Outputs | RunFailed:
         begun = time.monotonic()
@@ -81,7 +87,7 @@ class _Paced:
             outputs = self._stream(piece)
         except RunFailed as failure:
             return failure
-        self._pace.note(_size(piece), time.monotonic() - begun)
+        self._pace.note(_extent(piece), time.monotonic() - begun)
         return outputs
 
 
@@ -102,5 +108,7 @@ def _work(
             progress.beat()
 
 
-def _size(piece: Inputs) -> int:
-    return sum(values.size for values in piece.values())
+def _extent(piece: Inputs) -> Extent:
+    """What has no rows counts as one."""
+    rows = max((len(values) for values in piece.values() if values.ndim), default=1)
+    return Extent(rows, math.ceil(sum(values.size for values in piece.values()) / max(1, rows)))

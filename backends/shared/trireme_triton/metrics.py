@@ -8,8 +8,8 @@ from typing import Any
 
 from trireme_triton.cold_start import Phase
 
-BEAT_S = 0.5
-PROMISED_S = 2.0
+BEAT_S = 0.5  # two signs of progress are at least so far apart
+PROMISED_S = 2.0  # the least promise; the launcher allows no less
 
 
 class ColdStartSeconds:
@@ -43,7 +43,7 @@ class ProgressMetrics:
     """The counter `trireme_progress_total{model}`, which moves while one execute takes long.
 
     With `promises` also the gauge `trireme_progress_within_seconds{model}`: a stub that has worked for so long without
-    a move is in an endless loop. It only ever grows.
+    a move is in an endless loop. It grows until the model is loaded again.
     """
 
     def __init__(self, model: str, *, promises: bool) -> None:
@@ -52,6 +52,7 @@ class ProgressMetrics:
         self._counter = self._total.Metric(labels=labels)
         self._due_at = 0.0
         self._within = None
+        self._within_s = 0.0
         if promises:
             self._promise = _family("trireme_progress_within_seconds", "Seconds between signs of progress", "GAUGE")
             self._within = self._promise.Metric(labels=labels)
@@ -64,10 +65,11 @@ class ProgressMetrics:
             self._counter.increment(1)
             self._due_at = now + BEAT_S
 
-    def allow(self, seconds: float) -> None:
-        """From now on a part may take so long. The model's other instances share the gauge."""
-        if self._within is not None and seconds > self._within.value():
-            self._within.set(seconds)
+    def allow(self, part_s: float) -> None:
+        """From now on a part may take so long. The model's other instances share the gauge; reading it is not cheap."""
+        if self._within is not None and part_s > self._within_s:
+            self._within_s = part_s
+            self._within.set(max(part_s + BEAT_S, self._within.value()))  # the last beat may not have been told
 
 
 def _family(name: str, description: str, kind: str) -> Any:

@@ -12,7 +12,7 @@ class Progress(Protocol):
         """Some part of what is being executed is done. Cheap: call it after every part."""
         ...
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, part_s: float) -> None:
         """From now on a part may take so long, if that is longer than what was allowed before."""
         ...
 
@@ -21,7 +21,7 @@ class _Unheard:
     def beat(self) -> None:
         """Does nothing."""
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, part_s: float) -> None:
         """Does nothing."""
 
 

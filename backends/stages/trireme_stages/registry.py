@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trireme_triton.parameters import InvalidParameter, raw_parameters, read_parameters
-from trireme_triton.progress import UNHEARD, Progress
+from trireme_triton.progress import Progress
 
 from trireme_stages.stage import Model, Stage, StageKind, bind_sizes
 
@@ -40,7 +40,7 @@ def find_stage(name: str) -> StageKind:
     return cast(StageKind, getattr(import_module(module), attribute))
 
 
-def load_stage(kind: StageKind, config: Mapping[str, Any], folder: Path, progress: Progress = UNHEARD) -> Stage:
+def load_stage(kind: StageKind, config: Mapping[str, Any], folder: Path, progress: Progress) -> Stage:
     """The stage a model's config asks for, its files read from the version folder `folder`.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from trireme_triton.parameters import InvalidParameter
-from trireme_triton.progress import UNHEARD, Progress
+from trireme_triton.progress import Progress
 from trireme_triton.tensors import Answer, Inputs, InvalidRequest, or_refusal
 
 Parsed = TypeVar("Parsed")
@@ -33,7 +33,7 @@ class Model:
 
     folder: Path  # the version folder, with the files that parameters name
     sizes: Sizes
-    progress: Progress = UNHEARD  # told after every part of a long answer
+    progress: Progress  # told after every part of a long answer
 
 
 class Stage(Protocol):

@@ -102,6 +102,22 @@ def test_padding_alone_is_answered_as_the_graph_answers_it(texts):
     assert full["vectors"].any()
 
 
+def test_texts_whose_segments_begin_with_a_higher_number_keep_their_places(texts):
+    rows = text(4), text(4, seed=1)
+    rows[0]["attention_mask"][:] = 2
+    (answer,) = texts.answer([together(*rows)])
+    for place, row in (((0, 1), 0), ((1, 0), 1)):
+        (alone,) = texts.answer([text(4, seed=row)])
+        np.testing.assert_allclose(answer["vectors"][place], alone["vectors"][0, 0], atol=2e-6)
+    assert not answer["vectors"][[0, 1], [0, 1]].any()
+
+
+def test_only_padding_is_answered(texts):
+    nothing = {name: np.zeros((2, 5), np.int64) for name in ("input_ids", "attention_mask")}
+    for answer in texts.answer([nothing, nothing]):
+        assert not answer["vectors"].any()
+
+
 def test_an_id_outside_the_vocabulary_fails_its_own_request_only(texts):
     requests = [text(9, seed=seed) for seed in range(6)]
     requests[2]["input_ids"][0, 4] = 100

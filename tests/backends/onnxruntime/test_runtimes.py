@@ -1,12 +1,16 @@
 """Both runtimes compute the same, refuse what they would compute wrongly, and take what the config says."""
 
+import threading
+from contextlib import closing
+
 import numpy as np
 import pytest
 from onnx import TensorProto
-from small_networks import config, doubling, identity, lookup, tensor
+from small_networks import TABLE, config, doubling, identity, lookup, tensor
 from trireme_network import run_on_openvino
 from trireme_network.graph import RunFailed
 from trireme_network.model_config import ConfigRefused
+from trireme_network.pace import UNMEASURED_S
 from trireme_network.parameters import OnnxRuntimeParameters
 from trireme_network.run_on_onnxruntime import OnnxRuntime, read_onnx_graph
 from trireme_network.run_on_openvino import OpenVino
@@ -131,35 +135,57 @@ def test_both_see_the_same_graph(write, text_file):
         assert [item.name for item in seen.outputs] == [item.name for item in by_openvino.outputs]
 
 
-def test_a_failed_piece_does_not_stop_the_others(write):
-    pool = StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, streams=2)
-    pieces = [{"x": np.array([[index]])} for index in (0, 99, 1, 2, 98, 3)]
-    for run in (pool.run_wide, pool.run_side_by_side):
-        outcomes = run(pieces)
-        assert [isinstance(outcome, RunFailed) for outcome in outcomes] == [False, True, False, False, True, False]
-    pool.close()
+@pytest.fixture
+def pool(write):
+    with closing(StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, streams=2)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("run", ["run_wide", "run_side_by_side"])
+def test_a_failed_piece_does_not_stop_the_others(pool, run):
+    indices = (0, 99, 1, 2, 98, 3)
+    outcomes = getattr(pool, run)([{"x": np.array([[index]])} for index in indices])
+    for index, outcome in zip(indices, outcomes, strict=True):
+        if index > 9:
+            assert isinstance(outcome, RunFailed)
+        else:
+            np.testing.assert_array_equal(outcome["y"], TABLE[[[index]]])
+
+
+@pytest.mark.parametrize("run", ["run_wide", "run_side_by_side"])
+def test_no_piece_is_no_outcome(pool, run):
+    assert getattr(pool, run)([]) == []
 
 
 class Heard:
-    """What a pool says of its progress."""
+    """What a pool says of its progress, and on which threads."""
 
     def __init__(self):
-        self.beats, self.allowed = 0, []
+        self.threads, self.allowed_s = [], []
 
     def beat(self):
-        self.beats += 1
+        self.threads.append(threading.get_ident())
 
-    def allow(self, seconds):
-        self.allowed.append(seconds)
+    def allow(self, part_s):
+        self.allowed_s.append(part_s)
 
 
-def test_a_long_execute_reports_every_piece_and_allows_more_time_for_a_larger_one(write):
-    pool = StreamPool(OnnxRuntime(write(lookup()), OnnxRuntimeParameters()), threads=2, streams=2)
+def test_every_piece_is_reported_and_a_larger_one_is_allowed_more_time(pool):
     heard = Heard()
     pool.report_to(heard)
     pool.run_wide([{"x": np.zeros((1, 1), np.int64)}] * 3)
     pool.run_wide([{"x": np.zeros((1, 20), np.int64)}])
-    assert heard.beats == 4
-    assert heard.allowed[0] == 0
-    assert heard.allowed[1] > 0
-    pool.close()
+    pool.run_wide([{"x": np.zeros((1, 1), np.int64)}])
+    assert len(heard.threads) == 5
+    assert heard.allowed_s[0] == UNMEASURED_S > heard.allowed_s[1] > 0
+    assert heard.allowed_s[2] > 0
+
+
+def test_only_the_calling_thread_reports(pool):
+    heard = Heard()
+    pool.report_to(heard)
+    outcomes = pool.run_side_by_side([{"x": np.array([[number % 10]])} for number in range(200)])
+    assert [outcome["y"].ravel().tolist() for outcome in outcomes] == [
+        TABLE[number % 10].tolist() for number in range(200)
+    ]
+    assert set(heard.threads) == {threading.get_ident()}

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from trireme_stages.registry import find_stage, load_stage
 from trireme_stages.stage import Stage
 from trireme_triton.parameters import read_parameters
+from trireme_triton.progress import UNHEARD
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def load(tmp_path: Path) -> Callable[..., Stage]:
     ) -> Stage:
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
-        return load_stage(find_stage(stage), config_of(stage, parameters, sizes), tmp_path)
+        return load_stage(find_stage(stage), config_of(stage, parameters, sizes), tmp_path, UNHEARD)
 
     return load_with
 

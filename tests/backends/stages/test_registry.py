@@ -3,6 +3,7 @@
 import pytest
 from trireme_stages.registry import STAGES, find_stage, load_stage, stage_name
 from trireme_triton.parameters import InvalidParameter, read_parameters
+from trireme_triton.progress import UNHEARD
 
 REQUIRED = {"tokenize": {"max_length": "8"}, "image": {"size": "8"}}
 
@@ -14,7 +15,7 @@ def classification_config(config_of, tmp_path, labels):
 
 
 def load_into(folder, config):
-    return load_stage(find_stage(stage_name(config)), config, folder)
+    return load_stage(find_stage(stage_name(config)), config, folder, UNHEARD)
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES))

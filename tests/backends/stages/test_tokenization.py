@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
-from trireme_stages.tokenization import PART_CHARACTERS, _parts
+from trireme_stages.tokenization import PART_CHARACTERS, in_parts
 from trireme_triton.parameters import InvalidParameter
 from trireme_triton.tensors import InvalidRequest
 
@@ -187,6 +187,6 @@ def test_a_file_that_is_no_tokenizer_keeps_the_model_from_loading(load):
 @pytest.mark.parametrize("sizes", [[3], [600_000], [1, 600_000, 1], [200_000] * 7, [499_999, 1, 1]])
 def test_what_would_take_long_is_tokenised_in_parts(sizes):
     texts = ["a" * size for size in sizes]
-    parts = list(_parts(texts))
+    parts = list(in_parts(texts))
     assert [text for part in parts for text in part] == texts
     assert all(len(part) == 1 or sum(map(len, part)) <= PART_CHARACTERS for part in parts)
