@@ -60,25 +60,39 @@ class Roster:
         self._limits = limits  # by model
         self._watched: dict[int, _Watched] = {}  # by pid
         self._retired: dict[int, _Retired] = {}  # by pid
+        self._server_pid = 0
 
     def enlist(self, server_pid: int, models: Collection[str], now: float) -> list[Trouble]:
         """Watches the new stubs of `models`; a model without any is trouble."""
+        self._server_pid = server_pid
         for stub in find_stubs(self._processes, server_pid):
-            if stub.model in models and stub.pid not in self._watched and stub.pid not in self._retired:
-                watch = StubWatch(self._limits.get(stub.model, StallLimits()), now)
-                self._watched[stub.pid] = _Watched(stub, StubProbe(self._processes, stub), watch)
+            if stub.model in models:
+                self._enlist(stub, now)
         present = {each.stub.model for each in self._watched.values()}
         return [Trouble(model, Verdict("gone", "it has no process")) for model in models if model not in present]
 
     def judge(self, progress: Mapping[str, ModelProgress], seen_at: float, now: float) -> list[Trouble]:
         """The watched stubs that are in trouble now. `progress` was asked for at `seen_at`."""
         found = []
-        for each in self._watched.values():
+        for each in list(self._watched.values()):
             model = each.stub.model
             verdict = each.watch.judge(each.probe.sample(), progress.get(model, ModelProgress()), seen_at, now)
-            if verdict is not None:
+            if verdict is not None and verdict.kind == "gone" and (heir := self._heir(each.stub)):
+                del self._watched[each.stub.pid]
+                self._enlist(heir, now)
+            elif verdict is not None:
                 found.append(Trouble(model, verdict, each.stub))
         return found
+
+    def _enlist(self, stub: Stub, now: float) -> None:
+        if stub.pid not in self._watched and stub.pid not in self._retired:
+            watch = StubWatch(self._limits.get(stub.model, StallLimits()), now)
+            self._watched[stub.pid] = _Watched(stub, StubProbe(self._processes, stub), watch)
+
+    def _heir(self, gone: Stub) -> Stub | None:
+        """The stub that runs the same instance now: Triton loaded the model again, and the old one took time to end."""
+        same = (stub for stub in find_stubs(self._processes, self._server_pid) if stub.instance == gone.instance)
+        return next((stub for stub in same if gone.instance and stub.pid != gone.pid), None)
 
     def retire(self, model: str, now: float, deadline: float, *, ends_when_idle: bool) -> list[Stub]:
         """Ends the watch over the stubs of `model`, and returns them.

@@ -8,15 +8,13 @@ promises a sign of progress within that time, and is in an endless loop when it 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Literal
 
 from trireme_server.stubs import StubSample
 
 _SOME_CPU_TICKS = 2  # 20 ms: more than the stub's own background threads take while it hangs
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_LEAST_SHARE = 0.5  # of one core: a stub that got less was kept from computing, and is late without a fault
+_LEAST_SHARE = 0.9  # of a core: a main thread that got less was kept from computing, and is late without a fault
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class StubWatch:
         self._waits = 0
         self._ran_at = now  # when it was last seen to use the CPU, or idle
         self._progress_at = now  # when it was last seen to get something done, or idle
-        self._progress_ticks = 0  # what it had computed by then
+        self._progress_ns = 0  # what its main thread had computed by then
 
     def judge(self, sample: StubSample | None, progress: ModelProgress, seen_at: float, now: float) -> Verdict | None:
         """What is wrong with the stub; None: nothing.
@@ -88,7 +86,7 @@ class StubWatch:
             self._note_progress(sample, now)
 
     def _note_progress(self, sample: StubSample, now: float) -> None:
-        self._progress_at, self._progress_ticks = now, sample.cpu_ticks
+        self._progress_at, self._progress_ns = now, sample.thread_runtime_ns
 
     def _stall(self, sample: StubSample, progress: ModelProgress, seen_at: float, now: float) -> Verdict | None:
         limits = self._limits
@@ -105,6 +103,6 @@ class StubWatch:
     def _breaks_its_promise(self, silent_s: float, sample: StubSample, within_s: float | None) -> bool:
         if within_s is None:
             return False
-        computed_s = (sample.cpu_ticks - self._progress_ticks) / _TICKS_PER_S
+        computed_s = (sample.thread_runtime_ns - self._progress_ns) / 1e9
         allowed_s = max(within_s, self._limits.promised_s)
         return silent_s >= allowed_s and computed_s >= allowed_s * _LEAST_SHARE

@@ -14,6 +14,7 @@ from pathlib import Path
 from trireme_server.find_server import STUB
 from trireme_server.processes import Processes
 
+_INSTANCE = 8  # which argument of a stub is its instance's name
 # futex, and the calls by which a program waits for another one over the network (asm/unistd.h)
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 _WAITS_OUTSIDE: frozenset[int] = {
@@ -30,6 +31,7 @@ class Stub:
     start_ticks: int
     model: str
     region: str  # the name of its file in /dev/shm
+    instance: str = ""  # the name Triton gives it, the same in every generation
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def _stub(processes: Processes, pid: int) -> Stub | None:
     if stat is None or not stat.is_alive or len(arguments) < 3 or Path(arguments[0]).name != STUB:
         return None
     model_file = Path(arguments[1])  # REPOSITORY/MODEL/VERSION/model.py
-    return Stub(pid, stat.start_ticks, model_file.parts[-3], arguments[2])
+    instance = arguments[_INSTANCE] if len(arguments) > _INSTANCE else ""
+    return Stub(pid, stat.start_ticks, model_file.parts[-3], arguments[2], instance)
 
 
 class StubProbe:

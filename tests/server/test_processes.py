@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from trireme_server.processes import Processes
+from trireme_server.roster import Roster
 from trireme_server.stubs import Stub, StubProbe, find_stubs
 
 STUB = "/run/backends/python/triton_python_backend_stub"
@@ -16,13 +18,16 @@ REGION = "trireme_1_shm_region_x"
 FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
 
 
-def make_process(root: Path, pid: int, *, name="stub (x)", state="S", parent=1, cpu=(3, 4), call="running", **files):
+def make_process(
+    root: Path, pid: int, *, name="stub (x)", state="S", parent=1, cpu=(3, 4), call="running", instance="echo_first_0_0"
+):
     folder = root / str(pid)
     task = folder / "task" / str(pid)
     task.mkdir(parents=True)
     fields = [state, str(parent), *["0"] * 9, *map(str, cpu), *["0"] * 6, "5000", *["0"] * 20]
     (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}")
-    (folder / "cmdline").write_text("\0".join([STUB, "/repo/echo_first/1/model.py", REGION, "9", ""]))
+    arguments = [STUB, "/repo/echo_first/1/model.py", REGION, *"9999", "/run/backends/python", instance, "DEFAULT", ""]
+    (folder / "cmdline").write_text("\0".join(arguments))
     (folder / "maps").write_text(f"7f00000-7f10000 rw-s 0 00:1a 12 /dev/shm/{REGION}\n8000000-8100000 rw-p 0 00:00 0\n")
     (task / "schedstat").write_text("123456 7 8")
     (task / "status").write_text("Name: x\nvoluntary_ctxt_switches:\t42\nnonvoluntary_ctxt_switches:\t9\n")
@@ -44,7 +49,22 @@ def test_a_stub_is_known_by_its_command_line(tmp_path):
     make_process(tmp_path, 1)
     make_process(tmp_path, 7, parent=1)
     (tmp_path / "1" / "task" / "1" / "children").write_text("7 ")
-    assert find_stubs(Processes(tmp_path), 1) == [Stub(7, 5000, "echo_first", REGION)]
+    assert find_stubs(Processes(tmp_path), 1) == [Stub(7, 5000, "echo_first", REGION, "echo_first_0_0")]
+
+
+@pytest.mark.parametrize(("instance", "troubles"), [("echo_first_0_0", []), ("echo_first_0_1", ["gone"])])
+def test_a_stub_that_is_gone_is_no_trouble_where_another_runs_its_instance(tmp_path, instance, troubles):
+    for pid in (1, 7):
+        make_process(tmp_path, pid)
+    make_process(tmp_path, 8, instance=instance)
+    children = tmp_path / "1" / "task" / "1" / "children"
+    children.write_text("7 8 ")
+    roster = Roster(Processes(tmp_path), {})
+    assert roster.enlist(1, ["echo_first"], 0.0) == []
+    shutil.rmtree(tmp_path / "7")
+    children.write_text("8 ")
+    assert [trouble.verdict.kind for trouble in roster.judge({}, 0.1, 0.1)] == troubles
+    assert roster.anyone_left
 
 
 def test_a_stub_is_idle_when_it_waits_in_its_own_region(tmp_path):

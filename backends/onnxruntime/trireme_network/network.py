@@ -15,6 +15,7 @@ from trireme_network.pieces import Batch, Requests, busy_share
 from trireme_network.stacked_rows import StackedRows
 from trireme_network.stream_pool import StreamPool
 
+ITEM_S = 2e-7  # eight times what arranging an item of an input takes, before the first run and after the last
 BUSY_SHARE = 0.8  # of the narrow streams' time that must be work, or the wide stream is the better choice
 
 
@@ -44,6 +45,7 @@ class Network:
                     fit[number] = request
                 except InvalidRequest as refusal:
                     answers[number] = refusal
+            self._pool.allow(ITEM_S * sum(values.size for request in fit.values() for values in request.values()))
             if fit and self._batches:
                 answers |= self._answer_together(fit, segments, crowded)
             return [

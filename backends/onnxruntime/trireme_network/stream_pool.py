@@ -36,6 +36,10 @@ class StreamPool:
         """`progress` hears of every piece that is done, and how long one may take."""
         self._progress = progress
 
+    def allow(self, part_s: float) -> None:
+        """Whatever is done beside the runs may take so long."""
+        self._progress.allow(part_s)
+
     def run_wide(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
         """The outputs of every piece, or why it failed; one after another on all threads."""
         return self._run([self._wide], pieces)
