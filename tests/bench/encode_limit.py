@@ -15,6 +15,7 @@ tried, the best is the limit:
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import threading
@@ -59,6 +60,7 @@ def text_batches(workload: str, batch: int, rows: str, row_tokens: int) -> list[
     if rows == "padded":
         ordered = sorted(sizes)
         groups = [ordered[start : start + batch] for start in range(0, TEXTS - batch + 1, batch)]
+        random.Random(SEED).shuffle(groups)  # so that a measurement that ends early has not seen the short ones only
         return [text_batch([[size] for size in group]) for group in groups]
     return [text_batch(pack(group, max(row_tokens, *group))) for group in groups]
 
