@@ -11,7 +11,7 @@ ROW_TOKENS = 128
 
 class TritonPythonModel:
     def initialize(self, args):
-        file = Path(args["model_repository"], "model.onnx").resolve()  # its own threads and precision: PEERS' best form
+        file = Path(args["model_repository"], "model.onnx").resolve()
         properties = {
             "INFERENCE_PRECISION_HINT": "bf16",
             "INFERENCE_NUM_THREADS": 1,
