@@ -91,8 +91,10 @@ class Roster:
 
     def _heir(self, gone: Stub) -> Stub | None:
         """The stub that runs the same instance now: Triton loaded the model again, and the old one took time to end."""
-        same = (stub for stub in find_stubs(self._processes, self._server_pid) if stub.instance == gone.instance)
-        return next((stub for stub in same if gone.instance and stub.pid != gone.pid), None)
+        if gone.instance is None:
+            return None
+        others = (stub for stub in find_stubs(self._processes, self._server_pid) if stub.pid != gone.pid)
+        return next((stub for stub in others if stub.instance == gone.instance), None)
 
     def retire(self, model: str, now: float, deadline: float, *, ends_when_idle: bool) -> list[Stub]:
         """Ends the watch over the stubs of `model`, and returns them.

@@ -31,7 +31,7 @@ class Stub:
     start_ticks: int
     model: str
     region: str  # the name of its file in /dev/shm
-    instance: str = ""  # the name Triton gives it, the same in every generation
+    instance: str | None = None  # the name Triton gives it, the same in every generation; None: not known
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _stub(processes: Processes, pid: int) -> Stub | None:
     if stat is None or not stat.is_alive or len(arguments) < 3 or Path(arguments[0]).name != STUB:
         return None
     model_file = Path(arguments[1])  # REPOSITORY/MODEL/VERSION/model.py
-    instance = arguments[_INSTANCE] if len(arguments) > _INSTANCE else ""
+    instance = arguments[_INSTANCE] if len(arguments) > _INSTANCE else None
     return Stub(pid, stat.start_ticks, model_file.parts[-3], arguments[2], instance)
 
 

@@ -35,16 +35,7 @@ class Network:
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]:
         """One answer per request. The answer to a request does not depend on the others, beyond float rounding."""
         with self._neighbours.computing() as crowded:
-            answers: dict[int, Answer] = {}
-            fit: Requests = {}
-            segments: list[Segment] = []
-            for number, request in enumerate(requests):
-                try:
-                    _refuse_empty(request)
-                    segments += find_segments(number, request, self._segments) if self._segments else ()
-                    fit[number] = request
-                except InvalidRequest as refusal:
-                    answers[number] = refusal
+            fit, segments, answers = self._check(requests)
             self._pool.allow(ITEM_S * sum(values.size for request in fit.values() for values in request.values()))
             if fit and self._batches:
                 answers |= self._answer_together(fit, segments, crowded)
@@ -61,6 +52,21 @@ class Network:
         """End the worker threads."""
         self._pool.close()
         self._neighbours.close()
+
+    def _check(self, requests: Sequence[Inputs]) -> tuple[Requests, list[Segment], dict[int, Answer]]:
+        """The requests that can be computed, all their segments, and the refusals of the others."""
+        fit: Requests = {}
+        segments: list[Segment] = []
+        refusals: dict[int, Answer] = {}
+        for number, request in enumerate(requests):
+            try:
+                _refuse_empty(request)
+                if self._segments:
+                    segments += find_segments(number, request, self._segments)
+                fit[number] = request
+            except InvalidRequest as refusal:
+                refusals[number] = refusal
+        return fit, segments, refusals
 
     def _answer_together(self, requests: Requests, segments: Sequence[Segment], crowded: bool) -> dict[int, Answer]:
         """The answers, without those that must run alone, since their piece failed or may have spoilt them."""

@@ -58,11 +58,7 @@ class PackedSegments:
         places = self._places[request]
         if not places:
             return None
-        texts = len(self._requests[request][self._numbers])
-        if texts == 1 and len(places) == 1 and places[0].segment.number == 1:  # a lone text in one segment
-            place = places[0]
-            return {name: values[place.row, place.rank][None, None] for name, values in results[place.piece].items()}
-        shape = (texts, max(place.segment.number for place in places))
+        shape = (len(self._requests[request][self._numbers]), max(place.segment.number for place in places))
         outputs = {}
         for name, values in results[places[0].piece].items():
             rows = np.zeros(shape + values.shape[2:], values.dtype)

@@ -56,7 +56,7 @@ class ProgressMetrics:
         if promises:
             self._promise = _family("trireme_progress_within_seconds", "Seconds between signs of progress", "GAUGE")
             self._within = self._promise.Metric(labels=labels)
-            self.allow(PROMISED_S - BEAT_S)
+            self.allow(PROMISED_S - BEAT_S)  # which makes it PROMISED_S
 
     def beat(self) -> None:
         """Some part of what is being executed is done. Told to Triton at most every BEAT_S."""
