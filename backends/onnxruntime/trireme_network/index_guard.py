@@ -1,49 +1,104 @@
 """Makes OpenVINO notice indices outside their table: its CPU Gather gives zeros for them, and the answer looks right.
 
 Covers Gather from a table whose size is known (embeddings: words, positions, types); not GatherND or GatherElements,
-nor tables of more than 2**24 rows, since the CPU plugin compares integers as fp32.
+nor computed indices into tables of more than 2**24 rows, whose numbers the plugin's fp32 cannot tell apart. A node in
+the graph costs far more than a look at an array, so only indices are looked at there that the graph itself computes.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import openvino as ov  # type: ignore[import-untyped]
 from openvino import opset13 as ops
+from trireme_triton.tensors import Array, Inputs, Outputs
 
-OUTSIDE = "trireme_index_outside"  # an extra output, one item per guarded Gather: whether an index is out of range
+_INT32_SIZE = 2**31
+_KEEP_VALUES = frozenset(
+    ("Broadcast", "Convert", "Gather", "GatherElements", "Reshape", "Slice", "Squeeze", "StridedSlice", "Transpose")
+) | {"Unsqueeze"}  # of their first input
 
 
-def add_index_guard(model: Any) -> bool:
-    """Add the output OUTSIDE to a model that has lookups by data; says whether it has."""
-    found = [_any_outside(node) for node in model.get_ordered_ops() if _is_lookup(node)]
-    if not found:
-        return False
-    together = ops.concat(found, axis=0)
-    together.output(0).get_tensor().set_names({OUTSIDE})
-    model.add_outputs([together.output(0)])
-    return True
+@dataclass(frozen=True)
+class IndexGuard:
+    """What a model's lookups allow. An index may count from the end: it must be in [-size, size)."""
+
+    input_sizes: dict[str, int] = field(default_factory=dict)  # of the smallest table that an input is an index into
+    output_sizes: dict[str, int] = field(default_factory=dict)  # of the table whose extreme index an output is
+
+    def refusal_of_inputs(self, inputs: Inputs) -> str | None:
+        """Why the model cannot take these inputs. OpenVINO would cut integers of more than 32 bits."""
+        for name, values in inputs.items():
+            if values.dtype.kind in "iu" and (refusal := self._refusal(name, values)):
+                return refusal
+        return None
+
+    def _refusal(self, name: str, values: Array) -> str | None:
+        size = self.input_sizes.get(name, _INT32_SIZE)
+        if not values.size or values.view(f"u{values.itemsize}").max() < size:  # negative ones would be very large
+            return None
+        outside = values[(values >= size) | (values < -size)]
+        if not outside.size:
+            return None
+        if size == _INT32_SIZE:
+            return f"input {name!r} holds {outside[0]}; integers of more than 32 bits cannot be computed"
+        return f"input {name!r} holds the index {outside[0]}, which is outside its table of {size} rows"
+
+    def refusal_of_outputs(self, outputs: Outputs) -> str | None:
+        """Why the outputs are wrong. The plugin takes extremes as fp32: the largest integers turn negative."""
+        for name, size in self.output_sizes.items():
+            if not -size <= (index := int(outputs[name])) < size:
+                return f"a computed index (a place in a text that is too long?) is {index}; its table has {size} rows"
+        return None
+
+
+def add_index_guard(model: Any) -> IndexGuard:
+    """Two more outputs for every lookup by computed indices, the largest and the smallest of them."""
+    guard = IndexGuard()
+    for node in model.get_ordered_ops():
+        if not _is_lookup(node):
+            continue
+        indices, size = node.input_value(1), int(_table_rows(node).get_length())
+        if indices.get_node().get_type_name() == "Parameter":
+            for name in indices.get_names():
+                guard.input_sizes[name] = min(size, guard.input_sizes.get(name, size))
+        elif not _is_picked_from_constant(indices, size):
+            _add_extremes(model, indices, size, guard.output_sizes)
+    return guard
+
+
+def _add_extremes(model: Any, indices: Any, size: int, sizes: dict[str, int]) -> None:
+    every_axis = ops.constant(list(range(indices.get_partial_shape().rank.get_length())), ov.Type.i64)
+    for extreme in (ops.reduce_max(indices, every_axis), ops.reduce_min(indices, every_axis)):
+        name = f"trireme_index_extreme_{len(sizes)}"
+        extreme.output(0).get_tensor().set_names({name})
+        model.add_outputs([extreme.output(0)])
+        sizes[name] = size
 
 
 def _is_lookup(node: Any) -> bool:
     """Whether it is a Gather by computed indices along an axis of known size."""
     if node.get_type_name() != "Gather" or not _is_constant(node, 2) or _is_constant(node, 1):
         return False
-    return bool(node.input_value(0).get_partial_shape()[_axis(node)].is_static)
+    return bool(_table_rows(node).is_static)
+
+
+def _table_rows(node: Any) -> Any:
+    axis = int(node.input_value(2).get_node().get_data().item())
+    return node.input_value(0).get_partial_shape()[axis]
 
 
 def _is_constant(node: Any, position: int) -> bool:
     return bool(node.input_value(position).get_node().get_type_name() == "Constant")
 
 
-def _axis(node: Any) -> int:
-    return int(node.input_value(2).get_node().get_data().item())
-
-
-def _any_outside(node: Any) -> Any:
-    """Whether any of a Gather's indices, which may count from the end, is not in [-size, size): boolean, shape [1]."""
-    size = node.input_value(0).get_partial_shape()[_axis(node)].get_length()
-    indices = ops.reshape(ops.convert(node.input_value(1), "i64"), ops.constant([-1], ov.Type.i64), False)
-    above = ops.greater(indices, ops.constant(size - 1, ov.Type.i64))
-    below = ops.less(indices, ops.constant(-size, ov.Type.i64))
-    return ops.reduce_logical_or(ops.logical_or(above, below), ops.constant([0], ov.Type.i64), True)
+def _is_picked_from_constant(indices: Any, size: int) -> bool:
+    """Whether all that the indices can be are a constant's values, and those are in the table."""
+    node = indices.get_node()
+    while node.get_type_name() in _KEEP_VALUES:
+        node = node.input_value(0).get_node()
+    if node.get_type_name() != "Constant":
+        return False
+    values = node.get_data()
+    return bool(values.size and -size <= values.min() and values.max() < size)

@@ -12,45 +12,48 @@ import math
 import os
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 _RECENTLY_S = 0.05  # one that computed so long ago most likely will again: it waits for its next requests
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
+_COMPUTES, _ASKS, _DONE = (
+    struct.pack(_FLOCK, lock, os.SEEK_SET, 0, 1, 0) for lock in (fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK)
+)
 
 
 class Neighbours:
-    """The other processes that compute."""
+    """The other processes that compute. A context manager around what this one computes."""
 
     def __init__(self, file: Path = Path(__file__)) -> None:
         self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         self._met_at = -math.inf
 
-    @contextmanager
-    def computing(self) -> Iterator[bool]:
+    def __enter__(self) -> bool:
         """Tells the others, inside the `with` block, that this process computes; gives whether one of them does.
 
         "Yes" is kept for _RECENTLY_S: a process between two answers is about to compute again.
         """
-        self._call(fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
-        try:
-            now = time.monotonic()
-            if self._call(fcntl.F_OFD_GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK:
-                self._met_at = now
-            yield now - self._met_at < _RECENTLY_S
-        finally:
-            self._call(fcntl.F_OFD_SETLK, fcntl.F_UNLCK)
+        self._call(fcntl.F_OFD_SETLK, _COMPUTES)
+        return self._is_crowded()
+
+    def __exit__(self, *exception: object) -> None:
+        """Tells the others that it does no more."""
+        self._call(fcntl.F_OFD_SETLK, _DONE)
 
     def close(self) -> None:
         """Be no neighbour any more."""
         os.close(self._descriptor)
 
-    def _call(self, command: int, lock: int) -> int:
-        """The lock's type afterwards; of a query: that of another's lock which a lock of this type would meet."""
-        question = struct.pack(_FLOCK, lock, os.SEEK_SET, 0, 1, 0)
+    def _is_crowded(self) -> bool:
+        """The others are asked only when the last answer grows old: a call of the kernel costs more than the rest."""
+        now = time.monotonic()
+        if now - self._met_at > _RECENTLY_S / 2 and self._call(fcntl.F_OFD_GETLK, _ASKS)[:2] != _DONE[:2]:
+            self._met_at = now
+        return now - self._met_at < _RECENTLY_S
+
+    def _call(self, command: int, lock: bytes) -> bytes:
+        """The lock afterwards; of a query: another's lock that this one would meet, or _DONE."""
         try:
-            answer = fcntl.fcntl(self._descriptor, command, question)
+            return fcntl.fcntl(self._descriptor, command, lock)
         except OSError:  # a file system without locks: everybody takes all cores, which is slower and not wrong
-            return fcntl.F_UNLCK
-        return int(struct.unpack(_FLOCK, answer)[0])
+            return _DONE

@@ -11,7 +11,7 @@ from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Outputs
 from trireme_network.graph import RunFailed
 from trireme_network.neighbours import Neighbours
 from trireme_network.packed_segments import PackedSegments, Segment, find_segments
-from trireme_network.pieces import Batch, Requests, busy_share
+from trireme_network.pieces import Batch, Piece, Requests, busy_share
 from trireme_network.stacked_rows import StackedRows
 from trireme_network.stream_pool import StreamPool
 
@@ -34,9 +34,8 @@ class Network:
 
     def answer(self, requests: Sequence[Inputs]) -> list[Answer]:
         """One answer per request. The answer to a request does not depend on the others, beyond float rounding."""
-        with self._neighbours.computing() as crowded:
+        with self._neighbours as crowded:
             fit, segments, answers = self._check(requests)
-            self._pool.allow(ITEM_S * sum(values.size for request in fit.values() for values in request.values()))
             if fit and self._batches:
                 answers |= self._answer_together(fit, segments, crowded)
             return [
@@ -58,26 +57,26 @@ class Network:
         fit: Requests = {}
         segments: list[Segment] = []
         refusals: dict[int, Answer] = {}
+        items = 0
         for number, request in enumerate(requests):
             try:
-                _refuse_empty(request)
+                items += _count_items(request)
                 if self._segments:
                     segments += find_segments(number, request, self._segments)
                 fit[number] = request
             except InvalidRequest as refusal:
                 refusals[number] = refusal
+        self._pool.allow(ITEM_S * items)
         return fit, segments, refusals
 
     def _answer_together(self, requests: Requests, segments: Sequence[Segment], crowded: bool) -> dict[int, Answer]:
         """The answers, without those that must run alone, since their piece failed or may have spoilt them."""
         batch, results = self._run(requests, segments, crowded)
         outputs: list[Outputs] = [{} if isinstance(result, RunFailed) else result for result in results]
-        doubtful = {
-            request
-            for piece, result in zip(batch.pieces, outputs, strict=True)
-            if not result or (self._segments and not _all_finite(result))
-            for request in piece.requests
-        }
+        doubtful: set[int] = set()
+        for piece, result in zip(batch.pieces, outputs, strict=True):
+            if not result or (piece.shares_rows and not _all_finite(result)):
+                doubtful |= piece.requests
         answers = {number: batch.answer(number, outputs) for number in requests if number not in doubtful}
         return {number: answer for number, answer in answers.items() if answer is not None}
 
@@ -89,9 +88,9 @@ class Network:
         if pool.streams and (crowded or pool.fills_machine):
             batch = self._arrange(requests, segments, pool.streams)
             if crowded or busy_share([piece.cost for piece in batch.pieces], pool.streams) >= BUSY_SHARE:
-                return batch, pool.run_side_by_side([piece.inputs for piece in batch.pieces])
+                return batch, pool.run_side_by_side(batch.pieces)
         batch = self._arrange(requests, segments, 1)
-        return batch, pool.run_wide([piece.inputs for piece in batch.pieces])
+        return batch, pool.run_wide(batch.pieces)
 
     def _arrange(self, requests: Requests, segments: Sequence[Segment], streams: int) -> Batch:
         if self._segments:
@@ -99,25 +98,28 @@ class Network:
         return StackedRows(requests, streams)
 
     def _answer_alone(self, request: Inputs) -> Answer:
-        (result,) = self._pool.run_wide([request])
+        (result,) = self._pool.run_wide([Piece.alone(request)])
         if isinstance(result, RunFailed):
             return InvalidRequest(f"the network cannot compute this input: {result}", reason="network")
         return result
 
 
-def _refuse_empty(request: Inputs) -> None:
-    """Runtimes answer empty tensors with NaN.
+def _count_items(request: Inputs) -> int:
+    """Of all inputs together.
 
     Raises:
-        InvalidRequest: names the tensor.
+        InvalidRequest: one is empty, which runtimes answer with NaN.
     """
+    items = 0
     for name, values in request.items():
         if not values.size:
             raise InvalidRequest(
                 f"input {name!r} has shape {list(values.shape)}; every dimension must be at least 1", reason="shape"
             )
+        items += values.size
+    return items
 
 
 def _all_finite(outputs: Outputs) -> bool:
     """NaN and infinity in one segment can spread to its row: 0 times NaN, the weight of a neighbour, is NaN."""
-    return all(np.isfinite(values).all() for values in outputs.values() if np.issubdtype(values.dtype, np.floating))
+    return all(np.isfinite(values).all() for values in outputs.values() if values.dtype.kind == "f")

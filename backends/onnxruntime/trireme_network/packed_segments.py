@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs
 
+from trireme_network.pace import Extent
 from trireme_network.pieces import Piece, Requests
 from trireme_network.row_packing import RowBatch, pack
 
@@ -48,11 +48,9 @@ class PackedSegments:
         self._requests = requests
         self._numbers = numbers
         self._segments = segments
-        self._batches = pack([segment.length for segment in self._segments], streams)
-
-    @cached_property
-    def pieces(self) -> list[Piece]:
-        return [Piece(self._fill(batch), batch.tokens, self._owners(batch)) for batch in self._batches]
+        self._places: dict[int, list[_Place]] = defaultdict(list)  # of every request's segments
+        batches = pack([segment.length for segment in segments], streams)
+        self.pieces = [self._lay_out(number, batch) for number, batch in enumerate(batches)]
 
     def answer(self, request: int, results: Sequence[Outputs]) -> Outputs | None:
         places = self._places[request]
@@ -67,34 +65,23 @@ class PackedSegments:
             outputs[name] = rows
         return outputs
 
-    @cached_property
-    def _places(self) -> dict[int, list[_Place]]:
-        """The places of every request's segments."""
-        places = defaultdict(list)
-        for piece, batch in enumerate(self._batches):
-            for row, texts in enumerate(batch.rows):
-                for rank, text in enumerate(texts):
-                    segment = self._segments[text]
-                    places[segment.request].append(_Place(segment, piece, row, rank))
-        return places
-
-    def _owners(self, batch: RowBatch) -> frozenset[int]:
-        return frozenset(self._segments[text].request for texts in batch.rows for text in texts)
-
-    def _fill(self, batch: RowBatch) -> Inputs:
+    def _lay_out(self, number: int, batch: RowBatch) -> Piece:
         """The arrays of a batch: the segments one after another, renumbered from 1, then zeros."""
         first = self._requests[self._segments[batch.rows[0][0]].request]
         arrays = {name: np.zeros((len(batch.rows), batch.length), values.dtype) for name, values in first.items()}
+        owners = set()
         for row, texts in enumerate(batch.rows):
-            begin = 0
-            for rank, text in enumerate(texts, start=1):
+            end = 0
+            for rank, text in enumerate(texts):
                 segment = self._segments[text]
-                place = slice(begin, begin + segment.length)
+                begin, end = end, end + segment.length
                 for name, values in self._requests[segment.request].items():
-                    arrays[name][row, place] = values[segment.row][segment.tokens]
-                arrays[self._numbers][row, place] = rank
-                begin += segment.length
-        return arrays
+                    arrays[name][row, begin:end] = values[segment.row, segment.tokens]
+                arrays[self._numbers][row, begin:end] = rank + 1
+                self._places[segment.request].append(_Place(segment, number, row, rank))
+                owners.add(segment.request)
+        shares_rows = any(len(texts) > 1 for texts in batch.rows)
+        return Piece(arrays, Extent(len(batch.rows), batch.length * len(arrays)), frozenset(owners), shares_rows)
 
 
 def find_segments(request_number: int, request: Inputs, numbers: str) -> list[Segment]:

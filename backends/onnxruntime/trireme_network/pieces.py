@@ -5,23 +5,35 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from trireme_triton.tensors import Inputs, Outputs
+
+from trireme_network.pace import Extent
 
 Item = TypeVar("Item")
 Requests = dict[int, Inputs]  # by number, which may have gaps
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """One run of the graph."""
 
     inputs: Inputs
-    cost: int  # in any unit that is the same for all pieces of a batch
-    requests: frozenset[int]  # that have a part in it, by number
+    extent: Extent
+    requests: frozenset[int] = frozenset()  # that have a part in it, by number
+    shares_rows: bool = False  # whether a row may hold parts of several requests
+
+    @classmethod
+    def alone(cls, inputs: Inputs) -> Piece:
+        """Inputs as they are. What has no rows counts as one."""
+        rows = max((len(values) for values in inputs.values() if values.ndim), default=1)
+        return cls(inputs, Extent(rows, math.ceil(sum(values.size for values in inputs.values()) / max(1, rows))))
+
+    @property
+    def cost(self) -> int:
+        """The same unit for all pieces of a batch."""
+        return self.extent.rows * self.extent.row_items
 
 
 class Batch(Protocol):

@@ -84,8 +84,9 @@ def _rows(lengths: Sequence[int]) -> list[_Row]:
     if not short:
         return rows
     tight = _first_fit(short, lengths, rounded(lengths[short[0]]))
-    wide = _first_fit(short, lengths, ROW_TOKENS)
-    return rows + min(tight, wide, key=_cost)
+    if all(row.length == row.used for row in tight):
+        return rows + tight
+    return rows + min(tight, _first_fit(short, lengths, ROW_TOKENS), key=_cost)
 
 
 def _cost(rows: Sequence[_Row]) -> int:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import numpy as np
 import openvino as ov  # type: ignore[import-untyped]
-from trireme_triton.tensors import Array, Inputs, Outputs
+from trireme_triton.tensors import Inputs, Outputs
 
 from trireme_network.cores import computes_bf16
 from trireme_network.graph import ANY, Graph, GraphTensor, RunFailed, Stream
-from trireme_network.index_guard import OUTSIDE, add_index_guard
+from trireme_network.index_guard import IndexGuard, add_index_guard
 from trireme_network.model_config import ConfigRefused
 
 Precision = Literal["fp32", "bf16"]
@@ -30,7 +29,6 @@ _TYPES = {
     "f16": "TYPE_FP16",
     "f32": "TYPE_FP32",
 }
-_INT32 = np.iinfo(np.int32)
 KERNELS_KEPT = 128  # prepared for shapes met before; OpenVINO's own 5,000 let the memory grow for hours
 Result = TypeVar("Result")
 
@@ -57,15 +55,15 @@ class OpenVino:
         if not file.exists():
             raise ConfigRefused(f"unable to find {str(file)!r}")
         self._core = ov.Core()
-        self._model = _translated(ConfigRefused, lambda: self._core.read_model(str(file)))
+        self._model = _translated(lambda: self._core.read_model(str(file)))
         if shapes:
             partial_shapes = {name: ov.PartialShape(list(shape)) for name, shape in shapes.items()}
-            _translated(ConfigRefused, lambda: self._model.reshape(partial_shapes))
+            _translated(lambda: self._model.reshape(partial_shapes))
         self.graph = Graph(
             inputs=tuple(map(_tensor, self._model.inputs)), outputs=tuple(map(_tensor, self._model.outputs))
         )
         self._outputs = frozenset(outputs or (tensor.name for tensor in self.graph.outputs))
-        self._guarded = add_index_guard(self._model)
+        self._guard = add_index_guard(self._model)
         native = precision == "bf16" and computes_bf16()
         self._properties = {
             "INFERENCE_PRECISION_HINT": "bf16" if native else "f32",
@@ -76,33 +74,37 @@ class OpenVino:
 
     def open_streams(self, count: int, threads_each: int) -> list[Stream]:
         properties = {"NUM_STREAMS": count, "INFERENCE_NUM_THREADS": count * threads_each, **self._properties}
-        compiled = _translated(ConfigRefused, lambda: self._core.compile_model(self._model, "CPU", properties))
-        return [_Stream(compiled, self._outputs, self._guarded) for _ in range(count)]
+        compiled = _translated(lambda: self._core.compile_model(self._model, "CPU", properties))
+        return [_Stream(compiled, self._outputs, self._guard) for _ in range(count)]
 
 
 class _Stream:
     """An infer request, which is what one stream runs on."""
 
-    def __init__(self, compiled: Any, wanted: frozenset[str], guarded: bool) -> None:
+    def __init__(self, compiled: Any, wanted: frozenset[str], guard: IndexGuard) -> None:
         self._request = compiled.create_infer_request()
         self._names = [port.get_any_name() for port in compiled.outputs]
         self._wanted = wanted
-        self._guarded = guarded
+        self._guard = guard
 
     def __call__(self, inputs: Inputs) -> Outputs:
+        if refusal := self._guard.refusal_of_inputs(inputs):
+            raise RunFailed(refusal)
+        try:
+            outputs = self._infer(inputs)
+        except Exception as error:  # the library's errors share no narrower base
+            raise RunFailed(_in_one_line(error)) from error
+        if refusal := self._guard.refusal_of_outputs(outputs):
+            raise RunFailed(refusal)
+        return {name: outputs[name].copy() for name in self._wanted}
+
+    def _infer(self, inputs: Inputs) -> Outputs:
+        """Views of the outputs, until the next run. Tensors set one by one cost half of what a dictionary does."""
         for name, values in inputs.items():
-            _check_range(name, values)
-        results = _translated(RunFailed, lambda: self._request.infer(dict(inputs), share_inputs=True))
-        outputs = dict(zip(self._names, results.to_tuple(), strict=True))
-        if self._guarded and outputs[OUTSIDE].any():
-            raise RunFailed("an index (a token id, or a place in a text that is too long) is outside its table")
-        return {name: values for name, values in outputs.items() if name in self._wanted}
-
-
-def _check_range(name: str, values: Array) -> None:
-    """Refuse integers that OpenVINO would cut to 32 bits."""
-    if values.dtype == np.int64 and values.size and not _INT32.min <= values.min() <= values.max() <= _INT32.max:
-        raise RunFailed(f"input {name!r} holds integers of more than 32 bits")
+            shareable = values.flags.c_contiguous and values.flags.writeable
+            self._request.set_tensor(name, ov.Tensor(values if shareable else values.copy(), shared_memory=True))
+        results = self._request.infer(share_outputs=True)
+        return dict(zip(self._names, results.values(), strict=True))
 
 
 def _tensor(port: Any) -> GraphTensor:
@@ -110,9 +112,13 @@ def _tensor(port: Any) -> GraphTensor:
     return GraphTensor(port.get_any_name(), _TYPES.get(port.get_element_type().get_type_name(), "TYPE_INVALID"), shape)
 
 
-def _translated(as_error: type[Exception], call: Callable[[], Result]) -> Result:
-    """`call`, with the library's errors as our own, in one line."""
+def _translated(call: Callable[[], Result]) -> Result:
+    """`call`, with the library's errors as refusals of the config."""
     try:
         return call()
-    except Exception as error:  # the library's errors share no narrower base
-        raise as_error(" ".join(str(error).split())) from error
+    except Exception as error:
+        raise ConfigRefused(_in_one_line(error)) from error
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -11,6 +11,7 @@ from itertools import groupby
 import numpy as np
 from trireme_triton.tensors import Inputs, Outputs
 
+from trireme_network.pace import Extent
 from trireme_network.pieces import Piece, Requests, split_evenly
 
 MAX_ROWS = 32  # of a piece; larger ones are not faster
@@ -31,7 +32,8 @@ class StackedRows:
     @cached_property
     def pieces(self) -> list[Piece]:
         return [
-            Piece(self._stack(part), self._cost(part), frozenset(owner for owner, _ in part)) for part in self._parts
+            Piece(self._stack(part), Extent(len(part), self._cost(part[:1])), frozenset(owner for owner, _ in part))
+            for part in self._parts
         ]
 
     def answer(self, request: int, results: Sequence[Outputs]) -> Outputs:

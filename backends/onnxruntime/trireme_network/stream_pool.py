@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -13,6 +12,9 @@ from trireme_triton.tensors import Inputs, Outputs
 
 from trireme_network.graph import RunFailed, Runtime, Stream
 from trireme_network.pace import Extent, Pace
+from trireme_network.pieces import Piece
+
+Outcomes = dict[int, Outputs | RunFailed]  # by the piece's number
 
 
 class StreamPool:
@@ -40,36 +42,36 @@ class StreamPool:
         """Whatever is done beside the runs may take so long."""
         self._progress.allow(part_s)
 
-    def run_wide(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
+    def run_wide(self, pieces: Sequence[Piece]) -> list[Outputs | RunFailed]:
         """The outputs of every piece, or why it failed; one after another on all threads."""
         return self._run([self._wide], pieces)
 
-    def run_side_by_side(self, pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
+    def run_side_by_side(self, pieces: Sequence[Piece]) -> list[Outputs | RunFailed]:
         """The same, on the narrow streams."""
         return self._run(self._narrow, pieces)
 
-    def warm_up(self, piece: Inputs) -> None:
-        """Run a piece on every stream. One that the graph cannot compute warms nothing and does no harm."""
+    def warm_up(self, inputs: Inputs) -> None:
+        """Run them on every stream. What the graph cannot compute warms nothing and does no harm."""
         for stream in {self._wide, *self._narrow}:
-            stream.run(piece)
+            stream.run(Piece.alone(inputs))
 
     def close(self) -> None:
         """End the worker threads."""
         self._workers.shutdown()
 
-    def _run(self, streams: Sequence[_Paced], pieces: Sequence[Inputs]) -> list[Outputs | RunFailed]:
+    def _run(self, streams: Sequence[_Paced], pieces: Sequence[Piece]) -> list[Outputs | RunFailed]:
         """Every stream takes the next piece when it is free. The first one is this thread's, which alone reports."""
         streams = streams[: len(pieces)]
-        extents = [_extent(piece) for piece in pieces]
-        self._progress.allow(max((stream.allowance_s(each) for stream in streams for each in extents), default=0.0))
-        outcomes: dict[int, Outputs | RunFailed] = {}
+        self._progress.allow(max((each.allowance_s(piece.extent) for each in streams for piece in pieces), default=0.0))
+        outcomes: Outcomes = {}
         todo = deque(enumerate(pieces))
         helpers = [self._workers.submit(_work, stream, todo, outcomes) for stream in streams[1:]]
         try:
             for stream in streams[:1]:
                 _work(stream, todo, outcomes, self._progress)
         finally:
-            wait(helpers)  # no stream runs on when this is over
+            if helpers:
+                wait(helpers)  # no stream runs on when this is over
         for helper in helpers:
             helper.result()
         return [outcomes[number] for number in range(len(pieces))]
@@ -85,22 +87,17 @@ class _Paced:
     def allowance_s(self, extent: Extent) -> float:
         return self._pace.allowance_s(extent)
 
-    def run(self, piece: Inputs) -> Outputs | RunFailed:
+    def run(self, piece: Piece) -> Outputs | RunFailed:
         begun = time.monotonic()
         try:
-            outputs = self._stream(piece)
+            outputs = self._stream(piece.inputs)
         except RunFailed as failure:
             return failure
-        self._pace.note(_extent(piece), time.monotonic() - begun)
+        self._pace.note(piece.extent, time.monotonic() - begun)
         return outputs
 
 
-def _work(
-    stream: _Paced,
-    todo: deque[tuple[int, Inputs]],
-    outcomes: dict[int, Outputs | RunFailed],
-    progress: Progress | None = None,
-) -> None:
+def _work(stream: _Paced, todo: deque[tuple[int, Piece]], outcomes: Outcomes, progress: Progress | None = None) -> None:
     """Run pieces until none is left. A deque gives every item to one thread only."""
     while todo:
         try:
@@ -110,9 +107,3 @@ def _work(
         outcomes[number] = stream.run(piece)
         if progress:
             progress.beat()
-
-
-def _extent(piece: Inputs) -> Extent:
-    """What has no rows counts as one."""
-    rows = max((len(values) for values in piece.values() if values.ndim), default=1)
-    return Extent(rows, math.ceil(sum(values.size for values in piece.values()) / max(1, rows)))

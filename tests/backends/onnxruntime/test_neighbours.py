@@ -10,7 +10,7 @@ COMPUTE = """
 import sys
 from pathlib import Path
 from trireme_network.neighbours import Neighbours
-with Neighbours(Path(sys.argv[1])).computing() as crowded:
+with Neighbours(Path(sys.argv[1])) as crowded:
     print(crowded, flush=True)
     sys.stdin.readline()
 print("done", flush=True)
@@ -38,7 +38,7 @@ def other(file):
 
 
 def crowded(file):
-    with Neighbours(file).computing() as answer:
+    with Neighbours(file) as answer:
         return answer
 
 
@@ -62,12 +62,12 @@ def test_a_killed_process_computes_no_more(file, other):
 
 
 def test_an_error_while_computing_leaves_nothing_behind(file):
-    with pytest.raises(KeyError), Neighbours(file).computing():
+    with pytest.raises(KeyError), Neighbours(file):
         raise KeyError
     assert not crowded(file)
 
 
 def test_closing_the_file_elsewhere_does_not_hide_a_process(file):
-    with Neighbours(file).computing():
+    with Neighbours(file):
         file.read_bytes()
         assert crowded(file)

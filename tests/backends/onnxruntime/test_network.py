@@ -65,7 +65,7 @@ def test_the_answer_is_the_same_while_another_network_computes(load, text_file, 
     network = load(text_file, text_config({"trireme.threads": "2", "trireme.streams": streams}))
     requests = [text(length, seed=length) for length in (40, 3, 8, 150, 20)]
     calm = network.answer(requests)
-    with Neighbours().computing():
+    with Neighbours():
         crowded = network.answer(requests)
     for one, other in zip(calm, crowded, strict=True):
         np.testing.assert_allclose(one["vectors"], other["vectors"], atol=2e-6)

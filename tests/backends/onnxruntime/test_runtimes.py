@@ -12,6 +12,7 @@ from trireme_network.graph import RunFailed
 from trireme_network.model_config import ConfigRefused
 from trireme_network.pace import UNMEASURED_S
 from trireme_network.parameters import OnnxRuntimeParameters
+from trireme_network.pieces import Piece
 from trireme_network.run_on_onnxruntime import OnnxRuntime, read_onnx_graph
 from trireme_network.run_on_openvino import OpenVino
 from trireme_network.stream_pool import StreamPool
@@ -144,7 +145,7 @@ def pool(write):
 @pytest.mark.parametrize("run", ["run_wide", "run_side_by_side"])
 def test_a_failed_piece_does_not_stop_the_others(pool, run):
     indices = (0, 99, 1, 2, 98, 3)
-    outcomes = getattr(pool, run)([{"x": np.array([[index]])} for index in indices])
+    outcomes = getattr(pool, run)([Piece.alone({"x": np.array([[index]])}) for index in indices])
     for index, outcome in zip(indices, outcomes, strict=True):
         if index > 9:
             assert isinstance(outcome, RunFailed)
@@ -173,9 +174,9 @@ class Heard:
 def test_every_piece_is_reported_and_a_larger_one_is_allowed_more_time(pool):
     heard = Heard()
     pool.report_to(heard)
-    pool.run_wide([{"x": np.zeros((1, 1), np.int64)}] * 3)
-    pool.run_wide([{"x": np.zeros((1, 20), np.int64)}])
-    pool.run_wide([{"x": np.zeros((1, 1), np.int64)}])
+    pool.run_wide([Piece.alone({"x": np.zeros((1, 1), np.int64)})] * 3)
+    pool.run_wide([Piece.alone({"x": np.zeros((1, 20), np.int64)})])
+    pool.run_wide([Piece.alone({"x": np.zeros((1, 1), np.int64)})])
     assert len(heard.threads) == 5
     assert heard.allowed_s[0] == UNMEASURED_S > heard.allowed_s[1] > 0
     assert heard.allowed_s[2] > 0
@@ -184,7 +185,7 @@ def test_every_piece_is_reported_and_a_larger_one_is_allowed_more_time(pool):
 def test_no_other_thread_reports(pool):
     heard = Heard()
     pool.report_to(heard)
-    outcomes = pool.run_side_by_side([{"x": np.array([[number % 10]])} for number in range(200)])
+    outcomes = pool.run_side_by_side([Piece.alone({"x": np.array([[number % 10]])}) for number in range(200)])
     assert [outcome["y"].ravel().tolist() for outcome in outcomes] == [
         TABLE[number % 10].tolist() for number in range(200)
     ]
