@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from encode_limit import Batch, Infer, arrangements, openvino_streams, run, warm_up
+from encode_limit import ROWS, Batch, Infer, arrangements, openvino_streams, run, warm_up
 from trireme_bench.encode import Scenario
 from trireme_bench.event_loop import run as run_in_loop
 from trireme_bench.lanes import Server
@@ -103,6 +103,7 @@ def parse(command_line: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=8000, help="of HTTP")
     parser.add_argument("--precision", choices=["f32", "bf16"], required=True, help="that the server computes in")
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--rows", choices=ROWS, nargs="+", default=ROWS, help="texts sorted by length, or in any order")
     parser.add_argument("--row-tokens", type=int, default=128, help="width of packed rows")
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=5)

@@ -32,6 +32,7 @@ Feed = dict[str, np.ndarray]
 Infer = Callable[[Feed], object]
 SEED = 7
 TEXTS = 512
+ROWS = ("padded", "packed")
 FIRST_WORD, LAST_WORD = 1000, 20_000  # token numbers: any of a vocabulary's ordinary words
 
 
@@ -164,7 +165,7 @@ def arrangements(model: Path, arguments: argparse.Namespace) -> Iterator[tuple[s
             dtype = np.dtype(np.uint8 if "uint8" in found[0].type else np.float32)
             yield "images", batch, image_batches(found[0].name, found[0].shape[1:], dtype, batch)
             continue
-        for rows in ("padded", "packed"):
+        for rows in arguments.rows:
             yield rows, batch, text_batches(arguments.workload, batch, rows, arguments.row_tokens)
 
 
@@ -186,6 +187,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtime", choices=RUNTIMES, default="openvino")
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--rows", choices=ROWS, nargs="+", default=ROWS, help="texts sorted by length, or in any order")
     parser.add_argument("--row-tokens", type=int, default=128, help="width of packed rows")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=3)
