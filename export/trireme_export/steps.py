@@ -63,7 +63,9 @@ def embedding_steps(task: SentenceEmbedding, width: int, *, normalize: bool) -> 
             "normalize": str(normalize).lower(),
         },
     )
-    return EntrySteps(steps=(_tokenize(task.windows), _text_network(vector), post), public=("embedding", "windows"))
+    return EntrySteps(
+        steps=(_tokenize(task.windows), _text_network(task.windows, vector), post), public=("embedding", "windows")
+    )
 
 
 def classification_steps(task: TextClassification, head: HeadDescription) -> EntrySteps:
@@ -88,7 +90,7 @@ def classification_steps(task: TextClassification, head: HeadDescription) -> Ent
             "windows": task.windows.combine,
         },
     )
-    steps = (_tokenize(task.windows), _text_network(logits), post)
+    steps = (_tokenize(task.windows), _text_network(task.windows, logits), post)
     return EntrySteps(steps=steps, public=("label", "score", "scores", "windows"))
 
 
@@ -142,11 +144,15 @@ def _tokenize(windows: TextWindows) -> Step:
     )
 
 
-def _text_network(output: TensorSpec) -> Step:
+def _text_network(windows: TextWindows, output: TensorSpec) -> Step:
     return Step(
         suffix="network",
         backend="onnxruntime",
         inputs=(IDS, MASK),
         outputs=(output,),
-        parameters={**TEXT_ON_CPU, "trireme.segments": MASK.name},
+        parameters={
+            **TEXT_ON_CPU,
+            "trireme.segments": MASK.name,
+            "trireme.segment_tokens": str(windows.max_length),
+        },
     )

@@ -35,8 +35,8 @@ class Segments(NamedTuple):
 class TextNetwork(nn.Module):
     """Encoder, pooling per segment and an optional head, as one exportable graph.
 
-    The encoder is any module that takes `input_ids`, a four-dimensional additive `attention_mask` and `position_ids`,
-    and returns an object with `last_hidden_state` (batch, length, D).
+    The encoder is any module that takes `input_ids`, a four-dimensional additive `attention_mask`, `position_ids` and
+    `token_type_ids`, and returns an object with `last_hidden_state` (batch, length, D).
 
     Returns (batch, S, D), or (batch, S, labels) with a head; rows of segments that a text does not have are zero.
     """
@@ -50,7 +50,10 @@ class TextNetwork(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         segments = read_segments(attention_mask)
         hidden = self.encoder(
-            input_ids=input_ids, attention_mask=segments.attention_bias, position_ids=segments.positions
+            input_ids=input_ids,
+            attention_mask=segments.attention_bias,
+            position_ids=segments.positions,
+            token_type_ids=torch.zeros_like(input_ids),  # else looked up by position in a table of zeros
         ).last_hidden_state
         rows = pool(hidden, segments, self.pooling)
         if self.head is None:

@@ -50,6 +50,21 @@ def test_a_wrong_request_is_a_4xx_that_names_the_fault(
     assert any(name in answer["error"] for name in named.split("|")), answer
 
 
+@pytest.mark.parametrize("length", [513, 600, 40_000])
+def test_a_row_that_is_too_long_for_the_network_is_refused_and_spoils_nothing(serving: Serving, length: int) -> None:
+    """Every text here has 16 tokens, the same shape before and after the row that is refused."""
+    text = [b"hello " * 14]
+    expected = over_json(serving, "embed", "text", text)["embedding"]
+    row = {"datatype": "INT64", "shape": [1, length], "data": [1] * length}
+    tokens = {"inputs": [{"name": "input_ids", **row}, {"name": "attention_mask", **row}]}
+    for _ in range(4):  # both processes of the network
+        status, answer = serving.infer_json("embed_network", tokens)
+        assert status == 400
+        assert f"'attention_mask', row 0: a segment of {length} tokens" in answer["error"]
+        assert "at most 512" in answer["error"]
+        np.testing.assert_allclose(over_json(serving, "embed", "text", text)["embedding"], expected, atol=1e-2)
+
+
 NEGATIVE_SHAPE = b'{"inputs":[{"name":"text","datatype":"BYTES","shape":[-1,1],"data":["a"]}]}'
 NO_REQUESTS = [NEGATIVE_SHAPE, b" ", b"{", b"{}", b"[]", b"null", b'{"inputs": 3}', b"\x00" * 100, b"{" * 10_000]
 

@@ -13,6 +13,7 @@ from trireme_network.graph import ANY, Graph, Runtime
 from trireme_network.model_config import ConfigRefused, ModelConfig
 from trireme_network.network import Network
 from trireme_network.official_rules import check_for_onnxruntime
+from trireme_network.packed_segments import SegmentRules
 from trireme_network.parameters import OnnxRuntimeParameters, TriremeParameters, read_documented, read_own
 from trireme_network.stream_pool import StreamPool
 from trireme_network.warm_up import text_inputs, zero_inputs
@@ -63,7 +64,8 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
         pool = StreamPool(runtime, settings.threads, settings.streams)
     with cold_start.phase("warmup"):
         _warm_up(pool, config, own.segments)
-    return Network(pool, batches=settings.batches, segments=own.segments)
+    segments = SegmentRules(own.segments, own.segment_tokens) if own.segments else None
+    return Network(pool, batches=settings.batches, segments=segments)
 
 
 def complete(config: ModelConfig, version: Path) -> Completion | None:

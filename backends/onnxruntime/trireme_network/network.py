@@ -10,7 +10,7 @@ from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Outputs
 
 from trireme_network.graph import RunFailed
 from trireme_network.neighbours import Neighbours
-from trireme_network.packed_segments import PackedSegments, Segment, find_segments
+from trireme_network.packed_segments import PackedSegments, Segment, SegmentRules, find_segments
 from trireme_network.pieces import Batch, Piece, Requests, busy_share
 from trireme_network.stacked_rows import StackedRows
 from trireme_network.stream_pool import StreamPool
@@ -22,11 +22,11 @@ BUSY_SHARE = 0.8  # of the narrow streams' time that must be work, or the wide s
 class Network:
     """A graph, ready to answer.
 
-    `batches`: the graph has a batch dimension, so requests can run together. `segments`: the input that carries segment
-    numbers, if requests may also share rows.
+    `batches`: the graph has a batch dimension, so requests can run together. `segments`: how to find texts in
+    rows, if requests may also share rows.
     """
 
-    def __init__(self, pool: StreamPool, *, batches: bool, segments: str | None = None) -> None:
+    def __init__(self, pool: StreamPool, *, batches: bool, segments: SegmentRules | None = None) -> None:
         self._pool = pool
         self._batches = batches
         self._segments = segments
@@ -95,13 +95,14 @@ class Network:
 
     def _arrange(self, requests: Requests, segments: Sequence[Segment], streams: int) -> Batch:
         if self._segments:
-            return PackedSegments(requests, self._segments, segments, streams)
+            return PackedSegments(requests, self._segments.numbers, segments, streams)
         return StackedRows(requests, streams)
 
     def _answer_alone(self, request: Inputs) -> Answer:
         (result,) = self._pool.run_wide([Piece.alone(request)])
         if isinstance(result, RunFailed):
-            return InvalidRequest(f"the network cannot compute this input: {result}", reason="network")
+            inputs = ", ".join(f"{name!r} of shape {list(values.shape)}" for name, values in request.items())
+            return InvalidRequest(f"the network cannot compute inputs {inputs}: {result}", reason="network")
         return result
 
 

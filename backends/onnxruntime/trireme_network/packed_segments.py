@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,16 @@ from trireme_triton.tensors import Array, Inputs, InvalidRequest, Outputs
 from trireme_network.pace import Extent
 from trireme_network.pieces import Piece, Requests
 from trireme_network.row_packing import RowBatch, pack
+
+MAX_SEGMENTS = 1 << 14  # in the answer to one request: 64 texts of 256 windows; absent ones take room in it too
+
+
+@dataclass(frozen=True)
+class SegmentRules:
+    """What a graph takes."""
+
+    numbers: str  # the input that carries segment numbers
+    longest: int | None = None  # tokens of a segment
 
 
 class Segment(NamedTuple):
@@ -84,14 +95,28 @@ class PackedSegments:
         return Piece(arrays, Extent(len(batch.rows), batch.length * len(arrays)), frozenset(owners), is_rearranged)
 
 
-def find_segments(request_number: int, request: Inputs, numbers: str) -> list[Segment]:
+def find_segments(request_number: int, request: Inputs, rules: SegmentRules) -> list[Segment]:
     """The segments of one request.
 
-    The input `numbers`, (rows, length), holds the segment numbers; those below 1 are padding.
+    The input `rules.numbers`, (rows, length), holds the segment numbers; those below 1 are padding.
 
     Raises:
-        InvalidRequest: the inputs are not tokens in rows, all alike, with numbers that such rows can hold.
+        InvalidRequest: the inputs are not tokens in rows, all alike, with numbers that such rows can hold, or a segment
+            is too long.
     """
+    segments = _read_segments(request_number, request, rules.numbers)
+    if rules.longest is not None:
+        for segment in segments:
+            if segment.length > rules.longest:
+                raise InvalidRequest(
+                    f"input {rules.numbers!r}, row {segment.row}: a segment of {segment.length} tokens; "
+                    f"this network takes at most {rules.longest}",
+                    reason="too_long",
+                )
+    return segments
+
+
+def _read_segments(request_number: int, request: Inputs, numbers: str) -> list[Segment]:
     mask = request[numbers]
     for name, values in request.items():
         if values.shape != mask.shape:
@@ -102,10 +127,11 @@ def find_segments(request_number: int, request: Inputs, numbers: str) -> list[Se
     rows, length = mask.shape
     if (mask == 1).all():
         return [Segment(request_number, row, 1, slice(0, length), length) for row in range(rows)]
-    if (largest := mask.max()) > length:
+    largest, allowed = mask.max(), min(length, MAX_SEGMENTS // rows)
+    if largest > allowed:
         raise InvalidRequest(
-            f"input {numbers!r} has the segment number {largest} in rows of {length} tokens; "
-            "a row holds at most one segment per token",
+            f"input {numbers!r} has the segment number {largest} in {rows} rows of {length} tokens; at most {allowed} "
+            f"is allowed: one for each token, and {MAX_SEGMENTS} for all rows together",
             reason="segments",
         )
     return [segment for row in range(rows) for segment in _in_row(request_number, row, mask[row])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -79,12 +80,18 @@ class OpenVino:
         }
 
     def open_streams(self, count: int, threads_each: int) -> list[Stream]:
-        threads = count * threads_each
-        properties = {"NUM_STREAMS": count, "INFERENCE_NUM_THREADS": threads, **self._properties}
+        compiled = self._compile(count, threads_each)
+        return [
+            _Stream(self._face, compiled.create_infer_request(), partial(self._compile, 1, threads_each))
+            for _ in range(count)
+        ]
+
+    def _compile(self, streams: int, threads_each: int) -> Any:
+        threads = streams * threads_each
+        properties = {"NUM_STREAMS": streams, "INFERENCE_NUM_THREADS": threads, **self._properties}
         if threads == 1:
             properties["NUM_STREAMS"] = 0  # runs in the calling thread; one stream of one thread hides its errors
-        compiled = _translated(lambda: self._core.compile_model(self._model, "CPU", properties))
-        return [_Stream(compiled.create_infer_request(), self._face) for _ in range(count)]
+        return _translated(lambda: self._core.compile_model(self._model, "CPU", properties))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +105,16 @@ class _Face:
 
 
 class _Stream:
-    """An infer request, which is what one stream runs on."""
+    """An infer request, which is what one stream runs on.
 
-    def __init__(self, request: Any, model: _Face) -> None:
-        self._request = request
+    A compiled model that has failed keeps shapes of the failed run, and refuses inputs that it took before: it is
+    replaced by one from `compile_anew`.
+    """
+
+    def __init__(self, model: _Face, request: Any, compile_anew: Callable[[], Any]) -> None:
         self._model = model
+        self._request = request
+        self._compile_anew = compile_anew
 
     def __call__(self, inputs: Inputs) -> Outputs:
         if inputs.keys() != self._model.inputs:  # the memory of an earlier run would be read
@@ -114,6 +126,7 @@ class _Stream:
         try:
             outputs = self._infer(inputs)
         except Exception as error:  # the library's errors share no narrower base
+            self._request = self._compile_anew().create_infer_request()
             raise RunFailed(_in_one_line(error)) from error
         if refusal := self._model.guard.refusal_of_outputs(outputs):
             raise RunFailed(refusal)

@@ -43,13 +43,21 @@ class SmallEncoder(torch.nn.Module):
         torch.manual_seed(0)
         self.words = torch.nn.Parameter(torch.randn(VOCABULARY, WIDTH))
         self.places = torch.nn.Parameter(torch.randn(LONGEST, WIDTH))
+        self.kinds = torch.nn.Parameter(torch.randn(2, WIDTH))
         self.layers = torch.nn.ModuleList(
             torch.nn.ModuleDict({name: torch.nn.Linear(WIDTH, WIDTH) for name in ("query", "key", "value", "out")})
             for _ in range(2)
         )
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor) -> Any:
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        token_type_ids: torch.Tensor,
+    ) -> Any:
         hidden = torch.nn.functional.embedding(input_ids, self.words)
+        hidden = hidden + torch.nn.functional.embedding(token_type_ids, self.kinds)
         hidden = hidden + torch.nn.functional.embedding(position_ids, self.places)
         for layer in self.layers:
             query, key, value = (self._heads(layer[name](hidden)) for name in ("query", "key", "value"))
@@ -96,7 +104,8 @@ def reference(encoder: SmallEncoder) -> Callable[[np.ndarray], np.ndarray]:
 
     def compute(ids: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            hidden = exact(torch.from_numpy(ids)[None], torch.zeros(1), torch.arange(len(ids))[None])
+            tokens = torch.from_numpy(ids)[None]
+            hidden = exact(tokens, torch.zeros(1), torch.arange(len(ids))[None], torch.zeros_like(tokens))
             return hidden.last_hidden_state[0].mean(dim=0).numpy()
 
     return compute

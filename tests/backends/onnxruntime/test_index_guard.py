@@ -127,6 +127,18 @@ def test_a_run_that_fails_says_so_and_leaves_the_next_one_right(stream, threads)
     np.testing.assert_array_equal(run({"a": ones, "b": 2 * ones})["y"], [[3, 3, 3]])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_shape_that_was_right_is_right_again_after_a_failed_run(stream, threads):
+    """A failed node leaves the nodes behind it with the shapes of the failed run."""
+    x, plane = parameter("x", (-1, -1)), ops.constant(np.arange(8.0, dtype=np.float32)[None])
+    run = stream(ops.add(ops.gather_elements(plane, x, 1), ops.convert(x, "f32")), [x], threads)
+    good, outside = np.array([[1, 3, 7]]), np.arange(12)[None]
+    for _ in range(3):
+        np.testing.assert_array_equal(run({"x": good})["y"], 2 * good)
+        with pytest.raises(RunFailed):
+            run({"x": outside})
+
+
 def test_outputs_have_the_order_of_the_model(tmp_path, x):
     results = [ops.add(x, ops.constant(np.array([number]))) for number in range(8)]
     for number, result in enumerate(results):

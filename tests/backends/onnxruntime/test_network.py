@@ -123,13 +123,14 @@ def test_an_id_outside_the_vocabulary_fails_its_own_request_only(texts):
     requests[2]["input_ids"][0, 4] = 100
     answers = texts.answer(requests)
     assert [isinstance(answer, InvalidRequest) for answer in answers] == [place == 2 for place in range(6)]
-    assert "the network cannot compute this input" in str(answers[2])
+    assert "the network cannot compute inputs" in str(answers[2])
 
 
 def test_a_text_longer_than_the_table_of_positions_is_refused(texts):
-    longest, longer = texts.answer([text(160), text(161)])
-    assert longest["vectors"].shape == (1, 1, 16)
-    assert isinstance(longer, InvalidRequest)
+    for _ in range(3):  # what is refused spoils nothing for what comes after
+        longest, longer, short = texts.answer([text(160), text(161), text(16)])
+        assert longest["vectors"].shape == short["vectors"].shape == (1, 1, 16)
+        assert isinstance(longer, InvalidRequest)
 
 
 @pytest.mark.parametrize("shape", [(1, 0), (0, 4)])
@@ -152,7 +153,30 @@ def test_a_segment_number_beyond_the_tokens_of_a_row_is_refused(texts):
     request = text(4)
     request["attention_mask"][0, 0] = 2**40
     (refusal,) = texts.answer([request])
-    assert "at most one segment per token" in str(refusal)
+    assert f"has the segment number {2**40} in 1 rows of 4 tokens; at most 4" in str(refusal)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_segment_longer_than_the_config_allows_is_refused_before_it_costs_the_square_of_its_length(
+    load, text_file, runtime
+):
+    network = load(text_file, text_config({"trireme.segment_tokens": "160", "trireme.runtime": runtime}))
+    longest, longer, two, huge = network.answer([text(160), text(161), text(160, 160), text(5, 200_000)])
+    assert longest["vectors"].shape == (1, 1, 16)
+    assert two["vectors"].shape == (1, 2, 16)
+    for refusal, length in ((longer, 161), (huge, 200_000)):
+        assert (
+            str(refusal)
+            == f"input 'attention_mask', row 0: a segment of {length} tokens; this network takes at most 160"
+        )
+
+
+def test_an_answer_of_more_rows_than_any_text_has_windows_is_refused(texts):
+    """Rows of absent segments take room too: a small request must not have an answer of gigabytes."""
+    request = together(*[text(300, seed=seed) for seed in range(64)])
+    request["attention_mask"][3, 7] = 257
+    (refusal,) = texts.answer([request])
+    assert "has the segment number 257 in 64 rows of 300 tokens; at most 256" in str(refusal)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -92,7 +92,7 @@ def test_a_bad_id_is_the_callers_fault_and_harms_nobody(client, model):
     for place, answer in enumerate(outcomes):
         if place % 4 == 0:
             assert answer.status() == "StatusCode.INVALID_ARGUMENT"
-            assert "the network cannot compute this input" in answer.message()
+            assert "the network cannot compute inputs" in answer.message()
         else:
             assert answer.shape == (1, 1, 16)
 
