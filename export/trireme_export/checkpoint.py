@@ -40,7 +40,7 @@ class Checkpoint:
         """
         try:
             return json.loads(self.path(name).read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CheckpointRefused(f"{self.uri}: {name} is not JSON: {error}") from error
 
 

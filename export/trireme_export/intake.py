@@ -13,6 +13,17 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES, Family
 
 
+class TensorsDoNotFit(CheckpointRefused):
+    """Names that the architecture has and the checkpoint lacks, and the other way round."""
+
+    def __init__(self, missing: list[str], unexpected: list[str]) -> None:
+        parts = [f"missing: {_some(missing)}"] if missing else []
+        parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
+        super().__init__(f"the tensors do not fit; {'; '.join(parts)}")
+        self.missing = missing
+        self.unexpected = unexpected
+
+
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family that `config.json` names, once all its keys are known to be right for it.
 
@@ -70,9 +81,7 @@ def load_strictly(
 def _check_names(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
     if missing or unexpected:
-        parts = [f"missing: {_some(missing)}"] if missing else []
-        parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
-        raise CheckpointRefused(f"the tensors do not fit; {'; '.join(parts)}")
+        raise TensorsDoNotFit(missing, unexpected)
 
 
 def _check_shapes(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
@@ -82,7 +91,7 @@ def _check_shapes(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -
             raise CheckpointRefused(
                 f"tensor {name} is {tensor.dtype} {list(tensor.shape)}; needed is {wanted.dtype} {list(wanted.shape)}"
             )
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if tensor.is_floating_point() and not tensor.is_meta and not bool(torch.isfinite(tensor).all()):
             raise CheckpointRefused(f"tensor {name} holds numbers that are not finite")
 
 

@@ -1,0 +1,63 @@
+"""Whether the exporter could build its network from tensors of such names and shapes, which have no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trireme_export.errors import CheckpointRefused
+from trireme_export.families import FAMILIES
+from trireme_export.stored_tensor import StoredTensor
+
+_DTYPES = {  # as torch calls them; any other is a float of eight bits or fewer
+    **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "BOOL": "bool"},
+    **{
+        f"{letter}{bits}": f"{kind}{bits}" for letter, kind in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
+    },
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What the exporter's own intake says."""
+
+    refusal: str | None = None  # None: every key of the config and every tensor is accounted for
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+
+
+def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor]) -> Fit | None:
+    """None: the exporter does not know the family. Loads torch and transformers."""
+    if config.get("model_type") not in FAMILIES:
+        return None
+    layers = config.get("num_hidden_layers")
+    if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever
+        return Fit(refusal=f"config.json: num_hidden_layers is {layers}, and there are {len(tensors)} tensors")
+    return _build(config, tensors)
+
+
+def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor]) -> Fit:
+    import torch
+    from huggingface_hub.errors import StrictDataclassError
+
+    from trireme_export.intake import TensorsDoNotFit
+    from trireme_export.text_encoder import build_encoder
+
+    try:
+        with torch.device("meta"):
+            build_encoder(config, {each.name: _empty(each) for each in tensors}, "eager")
+    except TensorsDoNotFit as error:
+        return Fit(refusal=str(error), missing=tuple(error.missing), unexpected=tuple(error.unexpected))
+    except CheckpointRefused as error:
+        return Fit(refusal=str(error))
+    except (StrictDataclassError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        return Fit(refusal=f"config.json: the transformers library refuses it: {' '.join(str(error).split())}")
+    return Fit()
+
+
+def _empty(tensor: StoredTensor) -> Any:
+    """Of the same shape and dtype, without storage."""
+    import torch
+
+    return torch.empty(tensor.shape, dtype=getattr(torch, _DTYPES.get(tensor.dtype, "float32")), device="meta")
