@@ -29,7 +29,8 @@ class Fit:
 
 def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor]) -> Fit | None:
     """None: the exporter does not know the family. Loads torch and transformers."""
-    if config.get("model_type") not in FAMILIES:
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         return None
     layers = config.get("num_hidden_layers")
     if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever

