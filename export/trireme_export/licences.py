@@ -10,7 +10,8 @@ from typing import Any
 
 from trireme_export.checkpoint import Checkpoint
 
-_FILES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
+_FILES = ("LICENSE", "LICENCE", "COPYING")  # and LICENSE-MIT, LICENSE.txt
+_NOT_TEXT = (".py", ".pyc", ".json")
 _READ_BYTES = 65536
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"^license(?:_name)?:[ \t]*(\S.*)$", re.MULTILINE)
@@ -37,7 +38,7 @@ def licences(checkpoint: Checkpoint, config: dict[str, Any]) -> Iterator[Licence
 
 def _texts(checkpoint: Checkpoint, name: str) -> list[str]:
     file = PurePosixPath(name)
-    if file.stem.upper() in _FILES and file.suffix.lower() in ("", ".txt", ".md"):
+    if file.name.upper().startswith(_FILES) and file.suffix.lower() not in _NOT_TEXT:
         lines = [line.strip() for line in _beginning(checkpoint, name).splitlines() if line.strip()]
         return lines[:1]
     if file.name.lower() == "readme.md":

@@ -161,11 +161,12 @@ def test_ids_that_the_model_does_not_have_are_a_warning(told, tiny_folder):
 def test_labels_and_licences_are_told_with_their_places(told, tiny_folder):
     change_json(tiny_folder / "config.json", id2label={"0": "SAFE", "1": "INJECTION"}, license="mit")
     (tiny_folder / "README.md").write_text("---\ntags: [a]\nlicense: apache-2.0\n---\nlicense: none\n")
-    (tiny_folder / "LICENSE").write_text("\n  Apache License\n  Version 2.0\n")
+    (tiny_folder / "license.py").write_text("text = 'mine'")
+    (tiny_folder / "LICENSE-APACHE").write_text("\n  Apache License\n  Version 2.0\n")
     document = told(tiny_folder)
     assert document["labels"] == ["SAFE", "INJECTION"]
     assert [(each["place"], each["text"]) for each in document["licences"]] == [
-        ("LICENSE", "Apache License"),
+        ("LICENSE-APACHE", "Apache License"),
         ("README.md", "apache-2.0"),
         ("config.json", "mit"),
     ]
