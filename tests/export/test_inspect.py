@@ -136,6 +136,7 @@ def test_missing_and_unexpected_tensors_are_named_all(told, tiny_folder):
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
         ({"hidden_act": "unheard-of"}, "transformers library refuses"),
         ({"vocab_size": "many"}, "transformers library refuses"),
+        ({"vocab_size": 0}, "transformers library refuses"),
     ],
 )
 def test_a_config_that_the_exporter_would_refuse_is_told(told, tiny_folder, changes, said):
