@@ -61,6 +61,9 @@ def compare(expected: Tensor, given: Tensor | None) -> Comparison:
     if given.shape != expected.shape:
         fault = f"has shape {list(given.shape)} instead of {list(expected.shape)}"
         return Comparison(expected.name, check, None, fault)
+    if len(given.values) != len(expected.values):
+        fault = f"has {len(given.values)} values, which its shape {list(given.shape)} does not"
+        return Comparison(expected.name, check, None, fault)
     return _MEASURES[check.kind](expected, given, check)
 
 

@@ -48,10 +48,16 @@ def _read_answer(reply: Reply) -> Answer:
     answer, offset = {}, header_length
     for output in json.loads(reply.body[:header_length])["outputs"]:
         size = output.get("parameters", {}).get("binary_data_size")
-        values = output["data"] if size is None else _unpack(reply.body[offset : offset + size])
+        values = _numbers(output["data"]) if size is None else _unpack(reply.body[offset : offset + size])
         offset += size or 0
         answer[output["name"]] = Tensor(output["name"], output["datatype"], tuple(output["shape"]), tuple(values))
     return answer
+
+
+def _numbers(values: Sequence[Any]) -> Sequence[float]:
+    if not all(isinstance(value, int | float) for value in values):
+        raise ValueError("data holds something else than numbers")
+    return values
 
 
 def _pack(items: Sequence[bytes]) -> bytes:

@@ -92,7 +92,7 @@ class TritonApi:
             response = connection.getresponse()
             length = response.getheader("Inference-Header-Content-Length")
             return Reply(response.status, response.read(), None if length is None else int(length))
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # the last: a length that is no number
             raise TritonUnreachable(f"{call.path}: {error or type(error).__name__}") from error
         finally:
             connection.close()

@@ -29,6 +29,10 @@ def test_an_output_that_is_missing_or_of_another_datatype_is_a_difference():
     assert fault(expected, tensor([b"1"], datatype="BYTES")) == "is BYTES instead of FP32"
 
 
+def test_a_shape_that_the_values_do_not_fill_is_a_difference():
+    assert "has 1 values" in fault(tensor([1.0, 2.0], check=Check("equal")), tensor([1.0], [2]))
+
+
 @pytest.mark.parametrize(
     ("check", "found", "excess"),
     [(Check("max_abs", 0.5), 0.25, -0.25), (Check("min_cosine", 0.9), 0.8, 0.1), (Check("equal"), 1.0, 1.0)],

@@ -1,7 +1,10 @@
 """`trireme verify`: what is right, what is not, and the exit code of each."""
 
 import contextlib
+import http.server
 import json
+import socket
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -158,6 +161,59 @@ def test_a_server_that_is_not_there_is_named_with_the_option(repository):
     problems = [line["problems"][0] for line in lines]
     assert f"no Triton answers at 127.0.0.1:{http}" in problems[0]["found"]
     assert [problem["fix"].rpartition(" ")[2] for problem in problems] == ["--url", "--grpc-url"]
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Says yes to everything, and `server.answer` to a request."""
+
+    def do_GET(self):
+        self.answer(b"")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(self.server.answer)
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Inference-Header-Content-Length", self.server.header_length)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "header_length", "said"),
+    [
+        (b"hello", "5", "cannot be read as Triton's"),
+        (b"{}", "2", "cannot be read as Triton's"),
+        (
+            b'{"outputs": [{"name": "answer", "datatype": "BYTES", "shape": [1], "data": [null]}]}',
+            "83",
+            "cannot be read",
+        ),
+        (b'{"outputs": []}', "15", "answer is missing"),
+        (b"hello", "many", "no Triton answers"),
+    ],
+)
+def test_a_server_that_is_no_triton_is_no_crash(repository, answer, header_length, said):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        server.answer, server.header_length = answer, header_length
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        code, (line,), _ = run(repository, "echo", "--no-grpc", "--url", f"127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert code in (3, 4)
+    assert said in line["problems"][0]["found"]
+
+
+def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_for(repository):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        code, lines, _ = run(repository, "echo", "--url", address, "--grpc-url", address)
+    assert code == 3
+    assert all("no Triton answers" in line["problems"][0]["found"] for line in lines)
 
 
 @pytest.mark.system
