@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from trireme_export.catalogue import Entry
+from trireme_export.errors import InstallFailed
 from trireme_export.files import sha256_of
 from trireme_export.install import CONFIG
 
@@ -33,3 +36,26 @@ def why_export(repository: Path, entry: str, recipe: str) -> str | None:
         if not path.is_file() or sha256_of(path) != expected["sha256"]:
             return f"{name} is missing or was changed"
     return None
+
+
+def check_name_is_free(repository: Path, entry: Entry) -> None:
+    """No other checkpoint's entry has the name of `entry`.
+
+    Raises:
+        InstallFailed: one has.
+    """
+    try:
+        source = json.loads(manifest_path(repository, entry.name).read_bytes())["source"]["uri"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # nothing there, or nothing that can be told apart from what a damaged disk leaves
+    if _origin(source) not in {_origin(own.uri) for own in entry.sources}:
+        raise InstallFailed(
+            f"{repository} has an entry {entry.name} of {source}; "
+            f"choose another --name, or delete its folders {entry.name} and {entry.name}_*"
+        )
+
+
+def _origin(uri: str) -> str:
+    """A checkpoint's address without version, revision and hash."""
+    scheme, separator, place = uri.partition("://")
+    return f"{scheme}://{re.split('@|==', place)[0]}" if separator else str(Path(uri).resolve())

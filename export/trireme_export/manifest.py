@@ -47,7 +47,7 @@ def manifest_text(entry: str, recipe: str, verified: Verified, artifacts: Mappin
         "entry": entry,
         "version": 1,
         "task": assembly.task,
-        "models": [*(f"{entry}_{step.suffix}" for step in assembly.steps.steps), entry],
+        "models": assembly.steps.models(entry),
         "recipe": recipe,
         "source": _source(verified.checkpoint, assembly),
         "artifacts": artifacts,
