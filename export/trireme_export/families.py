@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -35,6 +36,9 @@ class Placement(Enum):
 
     FROM_ZERO = "additive mask; the first token of a text has position 0"
     AFTER_PADDING = "additive mask; positions begin after that of padding, and padding inside a text is not counted"
+    AFTER_PADDING_BY_DISTANCE = "the same, and a learned number for the distance of two tokens"
+    PAIRS = "a mask of pairs for attention and one of tokens for the embeddings; positions from 0"
+    SLIDING = "an additive mask for layers that see everything and one for those that see neighbours; positions from 0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,16 @@ class Family:
 
 
 _OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_ROBERTA = Family(
+    model_type="roberta",
+    encoder="roberta",
+    head=("classifier",),
+    logits="classifier.out_proj",
+    pooler=True,
+    placement=Placement.AFTER_PADDING,
+    renamed=_OLD_NORMS,
+    ignorable=("embeddings.position_ids", "pooler.*", "lm_head.*"),
+)
 
 FAMILIES = {
     family.model_type: family
@@ -81,6 +95,52 @@ FAMILIES = {
             """),
             renamed=_OLD_NORMS,
             ignorable=("embeddings.position_ids", "pooler.*", "cls.*"),
+        ),
+        _ROBERTA,
+        dataclasses.replace(_ROBERTA, model_type="xlm-roberta"),
+        Family(
+            model_type="electra",
+            encoder="electra",
+            head=("classifier",),
+            logits="classifier.out_proj",
+            renamed=_OLD_NORMS,
+            ignorable=("embeddings.position_ids", "discriminator_predictions.*", "generator_*"),
+        ),
+        Family(
+            model_type="distilbert",
+            encoder="distilbert",
+            head=("pre_classifier", "relu", "classifier"),
+            required=_keys("vocab_size dim hidden_dim n_layers n_heads max_position_embeddings"),
+            irrelevant=_keys("tie_weights_"),
+            ignorable=("embeddings.position_ids", "vocab_transform.*", "vocab_layer_norm.*", "vocab_projector.*"),
+        ),
+        dataclasses.replace(
+            _ROBERTA,
+            model_type="mpnet",
+            encoder="mpnet",
+            fixed={"pad_token_id": 1},  # which the library takes for granted
+            placement=Placement.AFTER_PADDING_BY_DISTANCE,
+        ),
+        Family(
+            model_type="deberta-v2",
+            encoder="deberta",
+            head=("pooler", "classifier"),
+            understood=_keys("""
+                position_buckets norm_rel_ebd share_att_key attention_head_size embedding_size pooler_hidden_size
+            """),
+            irrelevant=_keys("cls_dropout"),
+            fixed={"conv_kernel_size": 0},  # a convolution would mix the tokens of neighbouring segments
+            placement=Placement.PAIRS,
+            ignorable=("embeddings.position_ids", "lm_predictions.*", "mask_predictions.*", "cls.*"),
+        ),
+        Family(
+            model_type="modernbert",
+            encoder="model",
+            head=("head", "classifier"),
+            understood=_keys("global_attn_every_n_layers global_rope_theta local_rope_theta"),
+            irrelevant=_keys("layer_norm_eps reference_compile repad_logits_with_grad"),
+            placement=Placement.SLIDING,
+            ignorable=("head.*", "decoder.*"),
         ),
     )
 }

@@ -20,7 +20,7 @@ from trireme_export.text_entry import sentence_embedding
 from trireme_export.text_golden import TextReference
 from trireme_export.text_network import Pooling, TextNetwork
 from trireme_export.text_original import ClassifierOriginal
-from trireme_export.text_placement import ENCODE
+from trireme_export.text_placement import encode_of
 from trireme_export.text_samples import ATTACK, BENIGN, EMOJI, EMPTY, LONG, PLAIN
 from trireme_export.text_tokenizer import check_against_library, read_tokenizer
 from trireme_export.text_windows import decide_windows, position_count
@@ -73,13 +73,13 @@ def _classification(checkpoint: Checkpoint, config: dict[str, Any], cache: Path)
     windows = decide_windows(checkpoint, position_count(config), combine)
     weights = read_weights(checkpoint, cache)
     classifier = build_classifier(config, weights, "eager")
-    head = LibraryHead([classifier.get_submodule(name) for name in family.head])
+    head = LibraryHead(classifier, family.head)
     encoder = classifier.get_submodule(family.encoder)
     model = TextModel(
         checkpoint=checkpoint,
         vocabulary=config["vocab_size"],
         precision=PRECISION,
-        network=TextNetwork(encoder, Pooling.CLS, head, ENCODE[family.placement]).eval(),
+        network=TextNetwork(encoder, _head_pooling(config), head, encode_of(family.placement, encoder)).eval(),
         reference=TextReference(
             original=ClassifierOriginal(build_classifier(config, weights, None)),
             tokenizer=read_tokenizer(checkpoint, config),
@@ -94,6 +94,11 @@ def _classification(checkpoint: Checkpoint, config: dict[str, Any], cache: Path)
         **_text_decisions(windows),
     }
     return dataclasses.replace(assembly, decisions=found)
+
+
+def _head_pooling(config: dict[str, Any]) -> Pooling:
+    """What a classifier's head looks at: the first token, unless the family lets the config say."""
+    return Pooling(getattr(library_config(config), "classifier_pooling", Pooling.CLS))
 
 
 def _embedding(layout: SentenceLayout, checkpoint: Checkpoint, config: dict[str, Any], cache: Path) -> Assembly:

@@ -23,7 +23,7 @@ from trireme_export.text_encoder import build_encoder, library_config
 from trireme_export.text_golden import TextReference
 from trireme_export.text_network import Pooling, TextNetwork
 from trireme_export.text_original import TextOriginal
-from trireme_export.text_placement import ENCODE
+from trireme_export.text_placement import encode_of
 from trireme_export.text_samples import ATTACK, BENIGN, EMPTY, HIDDEN_ATTACK, LONG, PLAIN
 from trireme_export.text_tokenizer import read_tokenizer
 from trireme_export.text_windows import position_count
@@ -66,10 +66,10 @@ def _read(  # noqa: PLR0913 - each is another part of the model
 ) -> TextModel:
     """An encoder, pooled, with an optional head of our own, or the Dense module of its layout."""
     config = checkpoint.read_json("config.json")
-    family = family_of(config)
     weights = read_weights(checkpoint, cache)
     original = TextOriginal(build_encoder(config, weights, None), pooling, head)
-    network = TextNetwork(build_encoder(config, weights, "eager"), pooling, head, ENCODE[family.placement]).eval()
+    encoder = build_encoder(config, weights, "eager")
+    network = TextNetwork(encoder, pooling, head, encode_of(family_of(config).placement, encoder)).eval()
     if windows.max_length > position_count(config):
         raise CheckpointRefused(
             f"{checkpoint.uri}: windows of {windows.max_length} tokens; it has {position_count(config)} positions"

@@ -21,7 +21,7 @@ def position_count(config: Mapping[str, Any]) -> int:
     """How many tokens of a text have a position, by a checkpoint's `config.json`."""
     library = library_config(config)
     count: int = library.max_position_embeddings
-    after_padding = family_of(config).placement is Placement.AFTER_PADDING
+    after_padding = family_of(config).placement in (Placement.AFTER_PADDING, Placement.AFTER_PADDING_BY_DISTANCE)
     return count - library.pad_token_id - 1 if after_padding else count
 
 
