@@ -87,7 +87,10 @@ def _check_names(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) ->
     if missing or unexpected:
         parts = [f"missing: {_some(missing)}"] if missing else []
         parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
-        raise CheckpointRefused(f"the tensors do not fit; {'; '.join(parts)}")
+        raise CheckpointRefused(
+            f"the tensors do not fit; {'; '.join(parts)}. Nothing is left out or made up: "
+            "take the checkpoint that was saved for this task, whole"
+        )
 
 
 def _check_shapes(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:

@@ -88,6 +88,15 @@ def library_hidden(folder, row):
 FAMILIES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TINY_FAMILIES]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Networks this small are only slowed down by several."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "checkpoint"
