@@ -15,6 +15,7 @@ from trireme_export.install import CONFIG, install, staging_folder
 from trireme_export.installed import check_name_is_free, manifest_path, why_export
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
+from trireme_export.steps import entry_models
 from trireme_export.tasks import assemble
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
 
 
 def _say_files(entry: str, assembly: Assembly, reporter: Reporter) -> None:
-    configs = [f"{model}/{CONFIG}" for model in assembly.steps.models(entry)]
+    configs = [f"{model}/{CONFIG}" for model in entry_models(entry)]
     written = ["network/model.onnx", "network/manifest.json", *assembly.files]
     artifacts = [f"{entry}_{suffix}/1/{name}" for suffix, _, name in (place.partition("/") for place in written)]
     for path in sorted(configs + artifacts):

@@ -10,6 +10,7 @@ from trireme_export.catalogue import Entry
 from trireme_export.errors import InstallFailed
 from trireme_export.files import sha256_of
 from trireme_export.install import CONFIG
+from trireme_export.steps import entry_models
 
 
 def manifest_path(repository: Path, entry: str) -> Path:
@@ -39,20 +40,24 @@ def why_export(repository: Path, entry: str, recipe: str) -> str | None:
 
 
 def check_name_is_free(repository: Path, entry: Entry) -> None:
-    """No other checkpoint's entry has the name of `entry`.
+    """No other checkpoint's entry has the name of `entry`, or a model that `entry` would overwrite.
 
     Raises:
         InstallFailed: one has.
     """
-    try:
-        source = json.loads(manifest_path(repository, entry.name).read_bytes())["source"]["uri"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # nothing there, or nothing that can be told apart from what a damaged disk leaves
-    if _origin(source) not in {_origin(own.uri) for own in entry.sources}:
-        raise InstallFailed(
-            f"{repository} has an entry {entry.name} of {source}; "
-            f"choose another --name, or delete its folders {entry.name} and {entry.name}_*"
-        )
+    models = entry_models(entry.name)
+    for path in repository.glob("*_network/1/manifest.json"):
+        try:
+            manifest = json.loads(path.read_bytes())
+            other, taken, source = manifest["entry"], manifest["models"], manifest["source"]["uri"]
+        except (ValueError, KeyError, TypeError):
+            continue  # damaged: it says no more of whose it is
+        same_checkpoint = other == entry.name and _origin(source) in {_origin(own.uri) for own in entry.sources}
+        if not same_checkpoint and set(models) & set(taken):
+            raise InstallFailed(
+                f"{repository} has an entry {other} of {source}; "
+                f"choose another --name, or delete its folders {', '.join(taken)}"
+            )
 
 
 def _origin(uri: str) -> str:

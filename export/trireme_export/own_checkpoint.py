@@ -6,8 +6,8 @@ import re
 from pathlib import Path, PurePosixPath
 
 from trireme_export.catalogue import CATALOGUE, Entry, OwnText, Source
+from trireme_export.steps import entry_models
 
-STEPS = ("preprocess", "network", "postprocess")
 NAME = "letters, digits, _ and -, beginning with a letter or a digit, at most 64"
 
 
@@ -36,6 +36,6 @@ def _checked(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name):
         raise InvalidName(f"an entry cannot be called {name!r}; a name is {NAME}")
     for known in CATALOGUE:
-        if name in (known, *(f"{known}_{step}" for step in STEPS)):
+        if name in entry_models(known):
             raise InvalidName(f"{name!r} is a name of the catalogue's entry {known}; choose another --name")
     return name

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from trireme_export.assembly import Assembly
 from trireme_export.catalogue import OwnText, TextTask, TextWindows
-from trireme_export.checkpoint import Checkpoint
+from trireme_export.checkpoint import Checkpoint, model_folder
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import family_of
 from trireme_export.labelling import Labelling, read_labelling
@@ -32,6 +32,7 @@ _CLASSIFIER = "ForSequenceClassification"
 
 def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Assembly:
     """Text to label or to vector, with the checkpoint's own weights alone."""
+    checkpoint = model_folder(checkpoint)
     config = checkpoint.read_json("config.json")
     library_config(config)
     check_against_library(checkpoint, read_tokenizer(checkpoint, config), config)

@@ -37,9 +37,13 @@ class EntrySteps:
     steps: tuple[Step, Step, Step]
     public: tuple[str, ...]  # outputs, in the order in which metadata lists them
 
-    def models(self, entry: str) -> list[str]:
-        """The names of the steps' models and of the ensemble."""
-        return [*(f"{entry}_{step.suffix}" for step in self.steps), entry]
+
+SUFFIXES = ("preprocess", "network", "postprocess")
+
+
+def entry_models(entry: str) -> list[str]:
+    """The names of an entry's models: the steps in their order, then the ensemble."""
+    return [*(f"{entry}_{suffix}" for suffix in SUFFIXES), entry]
 
 
 IDS = TensorSpec(name="input_ids", data_type="TYPE_INT64", dims=(-1,))
