@@ -37,6 +37,10 @@ def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Ass
     library_config(config)
     check_against_library(checkpoint, read_tokenizer(checkpoint, config), config)
     if detect_task(task, checkpoint, config) == "text-classification":
+        if task.pooling is not None:
+            raise CheckpointRefused(
+                "--pooling is for sentence embedding; a classifier's head has its own: leave it out"
+            )
         return _classification(checkpoint, config, cache)
     return _embedding(_layout(task, checkpoint), checkpoint, config, cache)
 

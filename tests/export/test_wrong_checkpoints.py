@@ -119,6 +119,10 @@ def test_a_pooling_that_contradicts_the_layout(encoder):
     assert "modules.json says how it is pooled: leave --pooling out" in said
 
 
+def test_a_classifier_is_not_pooled_otherwise_than_by_its_head(classifier):
+    assert "--pooling is for sentence embedding" in refusal(classifier, "--pooling", "mean")
+
+
 def test_a_tokenizer_with_ids_beyond_the_vocabulary(classifier):
     TINY_FAMILIES["roberta"].tokenizer().save_pretrained(classifier)
     said = refusal(classifier)

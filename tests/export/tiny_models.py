@@ -107,6 +107,14 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 66,
 }
 
+MODERNBERT: dict[str, Any] = {
+    "local_attention": 8,
+    "global_attn_every_n_layers": 2,
+    "pad_token_id": 3,
+    **dict.fromkeys(("bos_token_id", "cls_token_id"), 1),
+    **dict.fromkeys(("eos_token_id", "sep_token_id"), 2),
+}
+
 TINY_FAMILIES = {
     "bert": TinyFamily(config=BertConfig, tokenizer=bert_tokenizer),
     "roberta": TinyFamily(config=RobertaConfig, tokenizer=roberta_tokenizer),
@@ -134,16 +142,11 @@ TINY_FAMILIES = {
         tokenizer=deberta_tokenizer,
         options={"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 2},
     ),
-    "modernbert": TinyFamily(
+    "modernbert": TinyFamily(config=ModernBertConfig, tokenizer=modernbert_tokenizer, options=MODERNBERT),
+    "modernbert-mean": TinyFamily(
         config=ModernBertConfig,
         tokenizer=modernbert_tokenizer,
-        options={
-            "local_attention": 8,
-            "global_attn_every_n_layers": 2,
-            "pad_token_id": 3,
-            **dict.fromkeys(("bos_token_id", "cls_token_id"), 1),
-            **dict.fromkeys(("eos_token_id", "sep_token_id"), 2),
-        },
+        options={**MODERNBERT, "classifier_pooling": "mean"},
     ),
 }
 
