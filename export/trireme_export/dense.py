@@ -39,11 +39,11 @@ class Dense(nn.Module):
         return activated
 
 
-def read_dense(checkpoint: Checkpoint, folder: str, cache: Path) -> Dense:
-    """The module whose files are in `folder` of the checkpoint, ready for inference.
+def read_dense(checkpoint: Checkpoint, folder: str, width: int, cache: Path) -> Dense:
+    """The module whose files are in `folder` of the checkpoint, for vectors of `width`, ready for inference.
 
     Raises:
-        CheckpointRefused: its config has other keys or another activation than known, or its tensors do not fit.
+        CheckpointRefused: its config has other keys or another activation than known, it or its tensors do not fit.
     """
     name = f"{folder}/config.json"
     config = checkpoint.read_json(name)
@@ -55,6 +55,10 @@ def read_dense(checkpoint: Checkpoint, folder: str, cache: Path) -> Dense:
         raise CheckpointRefused(
             f"{checkpoint.uri}: {name}: activation_function is {config['activation_function']!r}; "
             f"{', '.join(ACTIVATIONS)} can be exported"
+        )
+    if config["in_features"] != width:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {name}: in_features is {config['in_features']!r}; the encoder's vectors have {width}"
         )
     dense = Dense(config)
     load_strictly(dense, read_weights(checkpoint, cache, folder), lambda tensor: tensor)

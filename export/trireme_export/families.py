@@ -15,7 +15,7 @@ def _keys(names: str) -> frozenset[str]:
 # Keys that no config class declares, and that no answer depends on: how a model was made, saved or trained.
 _BOOKKEEPING = _keys("""
     model_type _name_or_path torch_dtype gradient_checkpointing finetuning_task output_attentions output_past
-    _attn_implementation_autoset torchscript use_cache num_labels _num_labels
+    _attn_implementation_autoset torchscript use_cache num_labels _num_labels tokenizer_class
 """)
 # Keys that change what an encoder computes, by the only value that the exported graphs follow.
 _PLAIN_ENCODER: Mapping[str, object] = {

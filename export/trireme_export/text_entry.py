@@ -39,10 +39,10 @@ def sentence_embedding(
     checkpoint: Checkpoint, cache: Path, windows: TextWindows, layout: SentenceLayout, *, precision: CpuPrecision
 ) -> Assembly:
     """Text to vector, as `layout` says."""
-    dense = None if layout.dense is None else read_dense(checkpoint, layout.dense, cache)
+    width: int = library_config(checkpoint.read_json("config.json")).hidden_size
+    dense = None if layout.dense is None else read_dense(checkpoint, layout.dense, width, cache)
     model = _read(checkpoint, cache, windows, layout.pooling, dense, precision=precision)
-    width = dense.width if dense else library_config(checkpoint.read_json("config.json")).hidden_size
-    return embedding_assembly(model, width, normalize=layout.normalize)
+    return embedding_assembly(model, width if dense is None else dense.width, normalize=layout.normalize)
 
 
 def assemble_classification(task: TextClassification, checkpoint: Checkpoint, cache: Path) -> Assembly:

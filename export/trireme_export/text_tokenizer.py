@@ -9,6 +9,8 @@ from tokenizers import Tokenizer
 
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
+from trireme_export.families import Placement
+from trireme_export.intake import family_of
 from trireme_export.text_samples import PARITY_TEXTS
 
 FILE = "tokenizer.json"
@@ -72,12 +74,15 @@ def _check_special_tokens(
             f"{original.cls_token!r} before it and {original.sep_token!r} after it, which have the ids {named}. "
             "It is another model's, or lacks its post-processor"
         )
+    if "tokenizer_class" in config and family_of(config).placement is Placement.FROM_ZERO:
+        return  # it says that it has another family's tokenizer, and nothing but the tokenizer looks at these ids
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"):
         expected, given = config.get(name), getattr(original, name)
         if expected is not None and given is not None and expected != given:
             raise CheckpointRefused(
                 f"{checkpoint.uri}: {name} is {expected} in config.json and {given} in the tokenizer's files. "
-                "The tokenizer is another model's: take the one that this model was trained with"
+                "The tokenizer is another model's: take the one that this model was trained with. "
+                "If it is certain that this is the one, correct config.json"
             )
 
 

@@ -137,6 +137,14 @@ def test_a_tokenizer_with_other_special_tokens(classifier):
     assert "The tokenizer is another model's" in said
 
 
+def test_a_tokenizer_of_another_family_is_taken_where_the_config_names_it(classifier):
+    TINY_FAMILIES["mpnet"].tokenizer().save_pretrained(classifier)
+    edit(classifier / "config.json", tokenizer_class="MPNetTokenizer")
+    options = ["--repository", str(classifier / "repository"), "--dry-run"]
+    result = CliRunner().invoke(export, [str(classifier), *options])
+    assert result.exit_code == 0, result.output
+
+
 def test_a_tokenizer_without_its_special_tokens(classifier):
     edit(classifier / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     edit(classifier / "tokenizer.json", post_processor=None)
@@ -203,6 +211,7 @@ def test_shards_that_their_index_does_not_name(classifier):
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name is 'query'"),
         ("2_Dense/config.json", {"activation_function": "torch.nn.modules.activation.Mish"}, "Mish"),
         ("2_Dense/config.json", {"scale": 3}, "has the keys in_features"),
+        ("2_Dense/config.json", {"in_features": 8}, "in_features is 8; the encoder's vectors have 32"),
         ("tokenizer_config.json", {"model_max_length": 3}, "model_max_length is 3"),
     ],
 )
