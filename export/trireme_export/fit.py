@@ -27,26 +27,28 @@ class Fit:
     unexpected: tuple[str, ...] = ()
 
 
-def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor]) -> Fit | None:
+def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_classifier: bool) -> Fit | None:
     """None: the exporter does not know the family. Loads torch and transformers."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         return None
-    layers = config.get("num_hidden_layers")
-    if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever
-        return Fit(refusal=f"config.json: num_hidden_layers is {layers}, and there are {len(tensors)} tensors")
-    return _build(config, tensors)
+    for key in ("num_hidden_layers", "n_layers"):
+        layers = config.get(key)
+        if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever
+            return Fit(refusal=f"config.json: {key} is {layers}, and there are {len(tensors)} tensors")
+    return _build(config, tensors, is_classifier)
 
 
-def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor]) -> Fit:
+def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classifier: bool) -> Fit:
     import torch
 
     from trireme_export.intake import TensorsDoNotFit
-    from trireme_export.text_encoder import build_encoder
+    from trireme_export.text_encoder import build_classifier, build_encoder
 
     try:
         with torch.device("meta"):
-            build_encoder(config, {each.name: _empty(each) for each in tensors}, "eager")
+            build = build_classifier if is_classifier else build_encoder
+            build(config, {each.name: _empty(each) for each in tensors}, "eager")
     except TensorsDoNotFit as error:
         return Fit(refusal=str(error), missing=tuple(error.missing), unexpected=tuple(error.unexpected))
     except CheckpointRefused as error:

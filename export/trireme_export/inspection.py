@@ -71,6 +71,8 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
     config = _config(checkpoint)
     files = read_safetensors(checkpoint)
     tensors = tuple(files.all_tensors)
+    task = detect_task(whole if MODULES in whole.files else checkpoint, config)
+    is_classifier = task is not None and task.task == "text-classification"
     return Inspection(
         uri=whole.uri,
         archive_sha256=whole.archive_sha256,
@@ -78,14 +80,14 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
         weights={name: checkpoint.files[name] for name in files.tensors},
         architectures=architectures_of(config),
         model_type=_text(config.get("model_type")),
-        task=detect_task(whole if MODULES in whole.files else checkpoint, config),
+        task=task,
         tensors=tensors,
         tokenizer=tokenizer_facts(checkpoint, config),
         labels=_labels(config),
         licences=tuple(licences(whole, config)),
         executables=tuple(executable_files(whole.files)),
         notes=tuple(_notes(whole, config)),
-        fit=fit_of(config, tensors) if tensors else None,
+        fit=fit_of(config, tensors, is_classifier=is_classifier) if tensors else None,
     )
 
 

@@ -48,7 +48,7 @@ def _curl(entry: Entry, url: str) -> str:
     if entry.is_decoupled:
         return f"{url}/generate -d '{json.dumps({name: _EXAMPLE_TEXT})}'"
     if name == "image":
-        return f"{url}/infer -H 'Inference-Header-Content-Length: 0' --data-binary @picture.jpg -o -"
+        return f"{url}/infer -H 'Inference-Header-Content-Length: 0' --data-binary @picture.jpg --output answer.bin"
     shape = [1, 1] if entry.model.config.max_batch_size else [1]
     tensor = {"name": name, "shape": shape, "datatype": "BYTES", "data": [_EXAMPLE_TEXT]}
     return f"{url}/infer -d '{json.dumps({'inputs': [tensor]})}'"

@@ -17,6 +17,7 @@ from trireme_export.tensor_blocks import block_name, blocks_of
 
 from .conftest import WORDS, write_json
 from .test_gguf_header import TOKENS, write_gguf
+from .tiny_models import TINY_FAMILIES, write_tiny_classifier, write_tiny_encoder
 
 INDEX = "model.safetensors.index.json"
 
@@ -126,6 +127,13 @@ def test_missing_and_unexpected_tensors_are_named_all(told, tiny_folder):
     assert fit["missing"] == sorted(missing)
     assert fit["unexpected"] == sorted(f"old.{name}" for name in missing)
     assert "missing" in fit["refusal"]
+
+
+@pytest.mark.parametrize("family", TINY_FAMILIES)
+@pytest.mark.parametrize("write", [write_tiny_classifier, write_tiny_encoder])
+def test_every_family_that_the_exporter_knows_fits(told, tmp_path, family, write):
+    write(tmp_path / "tiny", family)
+    assert told(tmp_path / "tiny")["exporter"] == {"refusal": None, "missing": [], "unexpected": []}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ ANY = -1  # a dimension that differs from run to run
 
 
 class RunFailed(Exception):
-    """The runtime could not compute these inputs. The text is the runtime's own."""
+    """The runtime could not compute these inputs. The text says why, mostly in the runtime's own words."""
 
 
 @dataclass(frozen=True)

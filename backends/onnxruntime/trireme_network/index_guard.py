@@ -1,13 +1,15 @@
 """Makes OpenVINO notice indices outside their table: its CPU Gather gives zeros for them, and the answer looks right.
 
-Covers Gather from a table whose size is known (embeddings: words, positions, types); not GatherND or GatherElements,
-nor computed indices into tables of more than 2**24 rows, whose numbers the plugin's fp32 cannot tell apart. A node in
-the graph costs far more than a look at an array, so only indices are looked at there that the graph itself computes.
+Covers Gather from a table whose size is known (embeddings: words, positions, types); not GatherND, nor computed indices
+into tables of more than 2**24 rows, whose numbers the plugin's fp32 cannot tell apart. Two more nodes in the graph cost
+far more than a look at an array: inputs that are indices are looked at before a run, and indices that can only be a
+constant's values once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import openvino as ov  # type: ignore[import-untyped]
@@ -15,73 +17,93 @@ from openvino import opset13 as ops
 from trireme_triton.tensors import Array, Inputs, Outputs
 
 _INT32_SIZE = 2**31
-_KEEP_VALUES = frozenset(
-    ("Broadcast", "Convert", "Gather", "GatherElements", "Reshape", "Slice", "Squeeze", "StridedSlice", "Transpose")
-) | {"Unsqueeze"}  # of their first input
+_RESHAPES = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_PICKS = _RESHAPES | {"Broadcast", "GatherElements"}  # whose values are all of their first input
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Two outputs that tell of a lookup's indices."""
+
+    largest: str
+    smallest: str
+    rows: int  # of the table
+
+    def are_outside(self, outputs: Outputs) -> bool:
+        """Whether an index is not in [-rows, rows). There may be no index at all: then the smallest is the larger."""
+        largest, smallest = int(outputs[self.largest]), int(outputs[self.smallest])
+        if smallest == _INT32_SIZE - 1 and largest == -_INT32_SIZE:
+            return False
+        return not (-self.rows <= smallest <= largest < self.rows)
 
 
 @dataclass(frozen=True)
 class IndexGuard:
-    """What a model's lookups allow. An index may count from the end: it must be in [-size, size)."""
+    """What a model's lookups allow. An index may count from the end of its table."""
 
-    input_sizes: dict[str, int] = field(default_factory=dict)  # of the smallest table that an input is an index into
-    output_sizes: dict[str, int] = field(default_factory=dict)  # of the table whose extreme index an output is
+    input_rows: Mapping[str, int]  # of the smallest table that an input is an index into
+    computed: tuple[Extremes, ...]
 
     def refusal_of_inputs(self, inputs: Inputs) -> str | None:
         """Why the model cannot take these inputs. OpenVINO would cut integers of more than 32 bits."""
         for name, values in inputs.items():
-            if values.dtype.kind in "iu" and (refusal := self._refusal(name, values)):
-                return refusal
+            rows = self.input_rows.get(name)
+            outside = _outside(values, _INT32_SIZE if rows is None else rows)
+            if outside is not None and rows is None:
+                return f"input {name!r} holds {outside}; integers of more than 32 bits cannot be computed"
+            if outside is not None:
+                return f"input {name!r} holds the index {outside}, which is outside its table of {rows} rows"
         return None
 
-    def _refusal(self, name: str, values: Array) -> str | None:
-        size = self.input_sizes.get(name, _INT32_SIZE)
-        if not values.size or values.view(f"u{values.itemsize}").max() < size:  # negative ones would be very large
-            return None
-        outside = values[(values >= size) | (values < -size)]
-        if not outside.size:
-            return None
-        if size == _INT32_SIZE:
-            return f"input {name!r} holds {outside[0]}; integers of more than 32 bits cannot be computed"
-        return f"input {name!r} holds the index {outside[0]}, which is outside its table of {size} rows"
-
     def refusal_of_outputs(self, outputs: Outputs) -> str | None:
-        """Why the outputs are wrong. The plugin takes extremes as fp32: the largest integers turn negative."""
-        for name, size in self.output_sizes.items():
-            if not -size <= (index := int(outputs[name])) < size:
-                return f"a computed index (a place in a text that is too long?) is {index}; its table has {size} rows"
+        """Why the outputs are wrong."""
+        for extremes in self.computed:
+            if extremes.are_outside(outputs):
+                return f"a computed index is outside its table of {extremes.rows} rows; is the text too long?"
         return None
 
 
 def add_index_guard(model: Any) -> IndexGuard:
-    """Two more outputs for every lookup by computed indices, the largest and the smallest of them."""
-    guard = IndexGuard()
-    for node in model.get_ordered_ops():
-        if not _is_lookup(node):
-            continue
-        indices, size = node.input_value(1), int(_table_rows(node).get_length())
-        if indices.get_node().get_type_name() == "Parameter":
-            for name in indices.get_names():
-                guard.input_sizes[name] = min(size, guard.input_sizes.get(name, size))
-        elif not _is_picked_from_constant(indices, size):
-            _add_extremes(model, indices, size, guard.output_sizes)
-    return guard
+    """Add the outputs of `Extremes` to a model that has lookups by computed indices."""
+    input_rows: dict[str, int] = {}
+    computed: list[tuple[Any, int]] = []
+    for node in filter(_is_lookup, model.get_ordered_ops()):
+        indices, rows = node.input_value(1), _table_rows(node).get_length()
+        source = _origin(indices, _RESHAPES)
+        if source.get_node().get_type_name() == "Parameter":
+            input_rows |= {name: min(rows, input_rows.get(name, rows)) for name in source.get_names()}
+        elif not _are_constants(_origin(indices, _PICKS).get_node(), rows):
+            computed.append((indices, rows))
+    extremes = [_add_extremes(model, number, indices, rows) for number, (indices, rows) in enumerate(computed)]
+    return IndexGuard(input_rows, tuple(extremes))
 
 
-def _add_extremes(model: Any, indices: Any, size: int, sizes: dict[str, int]) -> None:
-    every_axis = ops.constant(list(range(indices.get_partial_shape().rank.get_length())), ov.Type.i64)
-    for extreme in (ops.reduce_max(indices, every_axis), ops.reduce_min(indices, every_axis)):
-        name = f"trireme_index_extreme_{len(sizes)}"
-        extreme.output(0).get_tensor().set_names({name})
-        model.add_outputs([extreme.output(0)])
-        sizes[name] = size
+def _add_extremes(model: Any, number: int, indices: Any, rows: int) -> Extremes:
+    axes = ops.constant(list(range(indices.get_partial_shape().rank.get_length())), ov.Type.i64)
+    extremes = Extremes(f"trireme_largest_index_{number}", f"trireme_smallest_index_{number}", rows)
+    for name, reduction in ((extremes.largest, ops.reduce_max), (extremes.smallest, ops.reduce_min)):
+        output = reduction(ops.convert(indices, "i32"), axes).output(0)
+        output.get_tensor().set_names({name})
+        model.add_outputs([output])
+    return extremes
+
+
+def _outside(values: Array, rows: int) -> int | None:
+    """An integer of `values` that is not in [-rows, rows)."""
+    if values.dtype.kind not in "iu" or not values.size:
+        return None
+    if values.view(f"u{values.itemsize}").max() < rows:  # one look at all of them: a negative one would be very large
+        return None
+    found = [extreme for extreme in (int(values.max()), int(values.min())) if not -rows <= extreme < rows]
+    return found[0] if found else None
 
 
 def _is_lookup(node: Any) -> bool:
     """Whether it is a Gather by computed indices along an axis of known size."""
     if node.get_type_name() != "Gather" or not _is_constant(node, 2) or _is_constant(node, 1):
         return False
-    return bool(_table_rows(node).is_static)
+    ranks = [node.input_value(position).get_partial_shape().rank for position in (0, 1)]
+    return all(rank.is_static for rank in ranks) and bool(_table_rows(node).is_static)
 
 
 def _table_rows(node: Any) -> Any:
@@ -93,12 +115,21 @@ def _is_constant(node: Any, position: int) -> bool:
     return bool(node.input_value(position).get_node().get_type_name() == "Constant")
 
 
-def _is_picked_from_constant(indices: Any, size: int) -> bool:
-    """Whether all that the indices can be are a constant's values, and those are in the table."""
-    node = indices.get_node()
-    while node.get_type_name() in _KEEP_VALUES:
-        node = node.input_value(0).get_node()
-    if node.get_type_name() != "Constant":
+def _origin(value: Any, through: Iterable[str]) -> Any:
+    """Where the numbers of `value` come from, unchanged, if only operators of these kinds lie between."""
+    while (kind := value.get_node().get_type_name()) in through or (kind == "Convert" and _keeps_integers(value)):
+        value = value.get_node().input_value(0)
+    return value
+
+
+def _keeps_integers(converted: Any) -> bool:
+    types = (converted.get_element_type(), converted.get_node().input_value(0).get_element_type())
+    return all(each in {ov.Type.i32, ov.Type.i64} for each in types)  # the plugin computes both in 32 bits
+
+
+def _are_constants(node: Any, rows: int) -> bool:
+    """Whether it is a constant that holds nothing but rows of the table."""
+    if node.get_type_name() != "Constant" or node.get_element_type() not in {ov.Type.i32, ov.Type.i64}:
         return False
     values = node.get_data()
-    return bool(values.size and -size <= values.min() and values.max() < size)
+    return bool(values.size and -rows <= values.min() and values.max() < rows)

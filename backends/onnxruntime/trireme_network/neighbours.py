@@ -16,6 +16,7 @@ from pathlib import Path
 
 _RECENTLY_S = 0.05  # one that computed so long ago most likely will again: it waits for its next requests
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
+_TYPE = slice(0, 2)
 _COMPUTES, _ASKS, _DONE = (
     struct.pack(_FLOCK, lock, os.SEEK_SET, 0, 1, 0) for lock in (fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK)
 )
@@ -31,7 +32,7 @@ class Neighbours:
     def __enter__(self) -> bool:
         """Tells the others, inside the `with` block, that this process computes; gives whether one of them does.
 
-        "Yes" is kept for _RECENTLY_S: a process between two answers is about to compute again.
+        One that computed less than _RECENTLY_S ago counts: it is about to compute again.
         """
         self._call(fcntl.F_OFD_SETLK, _COMPUTES)
         return self._is_crowded()
@@ -45,9 +46,9 @@ class Neighbours:
         os.close(self._descriptor)
 
     def _is_crowded(self) -> bool:
-        """The others are asked only when the last answer grows old: a call of the kernel costs more than the rest."""
+        """Whoever was met a moment ago is not looked for again: a call of the kernel costs more than the rest."""
         now = time.monotonic()
-        if now - self._met_at > _RECENTLY_S / 2 and self._call(fcntl.F_OFD_GETLK, _ASKS)[:2] != _DONE[:2]:
+        if now - self._met_at > _RECENTLY_S / 2 and self._call(fcntl.F_OFD_GETLK, _ASKS)[_TYPE] != _DONE[_TYPE]:
             self._met_at = now
         return now - self._met_at < _RECENTLY_S
 

@@ -60,10 +60,11 @@ class Network:
         items = 0
         for number, request in enumerate(requests):
             try:
-                items += _count_items(request)
+                _refuse_empty(request)
                 if self._segments:
                     segments += find_segments(number, request, self._segments)
                 fit[number] = request
+                items += sum([values.size for values in request.values()])
             except InvalidRequest as refusal:
                 refusals[number] = refusal
         self._pool.allow(ITEM_S * items)
@@ -75,7 +76,7 @@ class Network:
         outputs: list[Outputs] = [{} if isinstance(result, RunFailed) else result for result in results]
         doubtful: set[int] = set()
         for piece, result in zip(batch.pieces, outputs, strict=True):
-            if not result or (piece.shares_rows and not _all_finite(result)):
+            if not result or (piece.is_rearranged and not _all_finite(result)):
                 doubtful |= piece.requests
         answers = {number: batch.answer(number, outputs) for number in requests if number not in doubtful}
         return {number: answer for number, answer in answers.items() if answer is not None}
@@ -104,22 +105,22 @@ class Network:
         return result
 
 
-def _count_items(request: Inputs) -> int:
-    """Of all inputs together.
+def _refuse_empty(request: Inputs) -> None:
+    """Runtimes answer empty tensors with NaN.
 
     Raises:
-        InvalidRequest: one is empty, which runtimes answer with NaN.
+        InvalidRequest: names the tensor.
     """
-    items = 0
     for name, values in request.items():
         if not values.size:
             raise InvalidRequest(
                 f"input {name!r} has shape {list(values.shape)}; every dimension must be at least 1", reason="shape"
             )
-        items += values.size
-    return items
 
 
 def _all_finite(outputs: Outputs) -> bool:
-    """NaN and infinity in one segment can spread to its row: 0 times NaN, the weight of a neighbour, is NaN."""
+    """NaN and infinity in one segment can spread to its row: 0 times NaN, the weight of a neighbour, is NaN.
+
+    So can padding: a graph may make NaN of it.
+    """
     return all(np.isfinite(values).all() for values in outputs.values() if values.dtype.kind == "f")

@@ -80,8 +80,8 @@ class PackedSegments:
                 arrays[self._numbers][row, begin:end] = rank + 1
                 self._places[segment.request].append(_Place(segment, number, row, rank))
                 owners.add(segment.request)
-        shares_rows = any(len(texts) > 1 for texts in batch.rows)
-        return Piece(arrays, Extent(len(batch.rows), batch.length * len(arrays)), frozenset(owners), shares_rows)
+        is_rearranged = any([self._segments[text].length for text in texts] != [batch.length] for texts in batch.rows)
+        return Piece(arrays, Extent(len(batch.rows), batch.length * len(arrays)), frozenset(owners), is_rearranged)
 
 
 def find_segments(request_number: int, request: Inputs, numbers: str) -> list[Segment]:

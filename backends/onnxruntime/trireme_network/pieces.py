@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     inputs: Inputs
     extent: Extent
     requests: frozenset[int] = frozenset()  # that have a part in it, by number
-    shares_rows: bool = False  # whether a row may hold parts of several requests
+    is_rearranged: bool = False  # whether a row is not a request's own: shared with another, or longer
 
     @classmethod
     def alone(cls, inputs: Inputs) -> Piece:

@@ -84,7 +84,7 @@ def _rows(lengths: Sequence[int]) -> list[_Row]:
     if not short:
         return rows
     tight = _first_fit(short, lengths, rounded(lengths[short[0]]))
-    if all(row.length == row.used for row in tight):
+    if all(row.used == row.capacity for row in tight):  # one run without padding: nothing is cheaper
         return rows + tight
     return rows + min(tight, _first_fit(short, lengths, ROW_TOKENS), key=_cost)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import openvino as ov  # type: ignore[import-untyped]
-from trireme_triton.tensors import Inputs, Outputs
+from trireme_triton.tensors import Array, Inputs, Outputs
 
 from trireme_network.cores import computes_bf16
 from trireme_network.graph import ANY, Graph, GraphTensor, RunFailed, Stream
@@ -62,8 +63,13 @@ class OpenVino:
         self.graph = Graph(
             inputs=tuple(map(_tensor, self._model.inputs)), outputs=tuple(map(_tensor, self._model.outputs))
         )
-        self._outputs = frozenset(outputs or (tensor.name for tensor in self.graph.outputs))
-        self._guard = add_index_guard(self._model)
+        guard = add_index_guard(self._model)
+        self._face = _Face(
+            inputs=frozenset(tensor.name for tensor in self.graph.inputs),
+            outputs=tuple(port.get_any_name() for port in self._model.outputs),
+            wanted=outputs or tuple(tensor.name for tensor in self.graph.outputs),
+            guard=guard,
+        )
         native = precision == "bf16" and computes_bf16()
         self._properties = {
             "INFERENCE_PRECISION_HINT": "bf16" if native else "f32",
@@ -73,38 +79,60 @@ class OpenVino:
         }
 
     def open_streams(self, count: int, threads_each: int) -> list[Stream]:
-        properties = {"NUM_STREAMS": count, "INFERENCE_NUM_THREADS": count * threads_each, **self._properties}
+        threads = count * threads_each
+        properties = {"NUM_STREAMS": count, "INFERENCE_NUM_THREADS": threads, **self._properties}
+        if threads == 1:
+            properties["NUM_STREAMS"] = 0  # runs in the calling thread; one stream of one thread hides its errors
         compiled = _translated(lambda: self._core.compile_model(self._model, "CPU", properties))
-        return [_Stream(compiled, self._outputs, self._guard) for _ in range(count)]
+        return [_Stream(compiled.create_infer_request(), self._face) for _ in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Face:
+    """What a stream has to know of its model."""
+
+    inputs: frozenset[str]
+    outputs: tuple[str, ...]  # all of them, in the model's order
+    wanted: tuple[str, ...]
+    guard: IndexGuard
 
 
 class _Stream:
     """An infer request, which is what one stream runs on."""
 
-    def __init__(self, compiled: Any, wanted: frozenset[str], guard: IndexGuard) -> None:
-        self._request = compiled.create_infer_request()
-        self._names = [port.get_any_name() for port in compiled.outputs]
-        self._wanted = wanted
-        self._guard = guard
+    def __init__(self, request: Any, model: _Face) -> None:
+        self._request = request
+        self._model = model
 
     def __call__(self, inputs: Inputs) -> Outputs:
-        if refusal := self._guard.refusal_of_inputs(inputs):
+        if inputs.keys() != self._model.inputs:  # the memory of an earlier run would be read
+            raise RunFailed(
+                f"the inputs are {', '.join(sorted(inputs))}; needed: {', '.join(sorted(self._model.inputs))}"
+            )
+        if refusal := self._model.guard.refusal_of_inputs(inputs):
             raise RunFailed(refusal)
         try:
             outputs = self._infer(inputs)
         except Exception as error:  # the library's errors share no narrower base
             raise RunFailed(_in_one_line(error)) from error
-        if refusal := self._guard.refusal_of_outputs(outputs):
+        if refusal := self._model.guard.refusal_of_outputs(outputs):
             raise RunFailed(refusal)
-        return {name: outputs[name].copy() for name in self._wanted}
+        return {name: outputs[name].copy() for name in self._model.wanted}
 
     def _infer(self, inputs: Inputs) -> Outputs:
         """Views of the outputs, until the next run. Tensors set one by one cost half of what a dictionary does."""
-        for name, values in inputs.items():
-            shareable = values.flags.c_contiguous and values.flags.writeable
-            self._request.set_tensor(name, ov.Tensor(values if shareable else values.copy(), shared_memory=True))
+        tensors = {name: _shared(values) for name, values in inputs.items()}  # which own the memory: kept for the run
+        for name, tensor in tensors.items():
+            self._request.set_tensor(name, tensor)
         results = self._request.infer(share_outputs=True)
-        return dict(zip(self._names, results.values(), strict=True))
+        return dict(zip(self._model.outputs, results.values(), strict=True))
+
+
+def _shared(values: Array) -> Any:
+    """A tensor of the same memory if OpenVINO can read it there."""
+    if not (values.flags.c_contiguous and values.flags.writeable):
+        return ov.Tensor(values)
+    return ov.Tensor(values, shared_memory=True)
 
 
 def _tensor(port: Any) -> GraphTensor:

@@ -70,7 +70,7 @@ class StreamPool:
             for stream in streams[:1]:
                 _work(stream, todo, outcomes, self._progress)
         finally:
-            if helpers:
+            if helpers:  # waiting for none takes as long as everything else here
                 wait(helpers)  # no stream runs on when this is over
         for helper in helpers:
             helper.result()

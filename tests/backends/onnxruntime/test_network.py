@@ -187,6 +187,38 @@ def test_what_is_not_finite_does_not_spread_to_a_neighbour(load, runtime):
     assert not np.isfinite(answers[1]["rows"]).any()
 
 
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_padding_that_was_not_asked_for_spoils_no_answer(load, runtime):
+    """In this graph padding anywhere in a row makes NaN of it; 21 tokens are computed in a longer row."""
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["present"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMin", ["present", "length_axis"], ["least"], keepdims=1),
+        helper.make_node("Div", ["zero", "least"], ["spill"]),
+        helper.make_node("Gather", ["table", "ids"], ["values"]),
+        helper.make_node("Unsqueeze", ["spill", "last_axis"], ["spill_column"]),
+        helper.make_node("Add", ["values", "spill_column"], ["rows"]),
+    ]
+    tokens = (TensorProto.INT64, ("n", "l"))
+    file = network(
+        nodes,
+        {"ids": tokens, "mask": tokens},
+        {"rows": (TensorProto.FLOAT, ("n", "l", 1))},
+        {
+            "table": np.array([[0], [1]], np.float32),
+            "length_axis": np.array([1]),
+            "last_axis": np.array([2]),
+            "zero": np.zeros(1, np.float32),
+        },
+    )
+    parsed = config(
+        [tensor("ids", "TYPE_INT64", [-1]), tensor("mask", "TYPE_INT64", [-1])],
+        [tensor("rows", "TYPE_FP32", [-1, 1])],
+        parameters={"trireme.segments": "mask", "trireme.runtime": runtime},
+    )
+    (answer,) = load(file, parsed).answer([{"ids": np.ones((1, 21), np.int64), "mask": np.ones((1, 21), np.int64)}])
+    np.testing.assert_array_equal(answer["rows"], np.ones((1, 21, 1)))
+
+
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6)), min_size=1, max_size=20))
 @SLOW_FIXTURES
 @pytest.mark.parametrize("runtime", RUNTIMES)
