@@ -70,6 +70,7 @@ class Assembly:
     parity_cases: Callable[[], Iterable[ParityCase]]
     golden_samples: Callable[[], list[GoldenSample]]
     further_inputs: Mapping[str, str] = field(default_factory=dict)  # files besides the checkpoint, to sha256
+    decisions: Mapping[str, str] = field(default_factory=dict)  # what was read from the checkpoint, for the terminal
 
 
 def bytes_tensor(name: str, items: list[bytes], width: int = 1, **options: Any) -> GoldenTensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from trireme_export.heads import DESCRIPTION, WEIGHTS
 
@@ -79,7 +79,26 @@ class ImageClassification:
         return (self.labels,)
 
 
-Task = SentenceEmbedding | TextClassification | ImageClassification
+TextTask = Literal["text-classification", "sentence-embedding"]
+TokenPooling = Literal["mean", "cls"]
+TASKS: tuple[TextTask, ...] = get_args(TextTask)
+POOLINGS: tuple[TokenPooling, ...] = get_args(TokenPooling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnText:
+    """What a user's own text checkpoint is asked to be; what is None is read from the checkpoint."""
+
+    task: TextTask | None = None
+    pooling: TokenPooling | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files besides the checkpoint that shape the entry."""
+        return ()
+
+
+Task = SentenceEmbedding | TextClassification | ImageClassification | OwnText
 
 
 @dataclass(frozen=True, kw_only=True)

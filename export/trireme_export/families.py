@@ -1,22 +1,44 @@
-"""What is known of each architecture: which keys of `config.json` matter, and how its tensors are named. Data only."""
+"""What each architecture calls its tensors and modules, and the config keys that need care. Data only."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 
 def _keys(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-# Keys that say how a model was made or trained, or what it prints: no answer depends on them.
+# Keys that no config class declares, and that no answer depends on: how a model was made, saved or trained.
 _BOOKKEEPING = _keys("""
-    _name_or_path architectures transformers_version torch_dtype dtype use_cache gradient_checkpointing
-    initializer_range attention_probs_dropout_prob hidden_dropout_prob classifier_dropout problem_type
-    output_attentions output_hidden_states return_dict tie_word_embeddings bos_token_id eos_token_id pad_token_id
-    id2label label2id finetuning_task
+    model_type _name_or_path torch_dtype gradient_checkpointing finetuning_task output_attentions output_past
+    _attn_implementation_autoset torchscript use_cache num_labels _num_labels tokenizer_class
 """)
+# Keys that change what an encoder computes, by the only value that the exported graphs follow.
+_PLAIN_ENCODER: Mapping[str, object] = {
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+    "chunk_size_feed_forward": 0,
+    "pruned_heads": {},
+}
+_SIZES = _keys("""
+    vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
+""")
+
+
+class Placement(Enum):
+    """How an encoder is told which tokens see each other, and where in its text each stands."""
+
+    FROM_ZERO = "additive mask; the first token of a text has position 0"
+    AFTER_PADDING = "additive mask; positions begin after that of padding, and padding inside a text is not counted"
+    AFTER_PADDING_BY_DISTANCE = "the same, and a learned number for the distance of two tokens"
+    PAIRS = "a mask of pairs for attention and one of tokens for the embeddings; positions from 0"
+    SLIDING = "an additive mask for layers that see everything and one for those that see neighbours; positions from 0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,33 +46,101 @@ class Family:
     """One `model_type` of Transformers."""
 
     model_type: str
-    understood: frozenset[str]  # keys that its definition reads
-    fixed: Mapping[str, object]  # keys that may be there with this value only
-    irrelevant: frozenset[str] = _BOOKKEEPING
-    prefixes: tuple[str, ...] = ()  # that a tensor's name may carry, with a task's head around the encoder
+    encoder: str  # what the library's classifiers call their encoder; prefixes the names of its tensors
+    head: tuple[str, ...]  # modules of the library's classifiers that make logits of a text's first token, in order
+    logits: str = "classifier"  # the layer whose outputs are the logits, one for each label
+    pooler: bool = False  # whether the encoder has one, made for its pretraining, that can be left out
+    required: frozenset[str] = _SIZES  # keys without which the library would take sizes of its own
+    understood: frozenset[str] = frozenset()  # keys that the definition reads though its config class lacks them
+    irrelevant: frozenset[str] = frozenset()  # besides the bookkeeping
+    fixed: Mapping[str, object] = field(default_factory=dict)  # besides those of a plain encoder
+    placement: Placement = Placement.FROM_ZERO
     renamed: Mapping[str, str] = field(default_factory=dict)  # old endings of tensor names
-    ignorable: tuple[str, ...] = ()  # patterns of tensors that the encoder does not have
+    ignorable: tuple[str, ...] = ()  # patterns of tensors, by their names inside the encoder, that it does not have
 
+    @property
+    def only_values(self) -> Mapping[str, object]:
+        """Keys that may be there with this value only."""
+        return {**_PLAIN_ENCODER, **self.fixed}
+
+    @property
+    def undeclared(self) -> frozenset[str]:
+        """Keys that may be there though the config class does not declare them."""
+        return self.understood | self.irrelevant | _BOOKKEEPING | self.only_values.keys()
+
+
+_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_ROBERTA = Family(
+    model_type="roberta",
+    encoder="roberta",
+    head=("classifier",),
+    logits="classifier.out_proj",
+    pooler=True,
+    placement=Placement.AFTER_PADDING,
+    renamed=_OLD_NORMS,
+    ignorable=("embeddings.position_ids", "pooler.*", "lm_head.*"),
+)
 
 FAMILIES = {
     family.model_type: family
     for family in (
         Family(
             model_type="bert",
-            understood=_keys("""
-                model_type vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act
-                max_position_embeddings type_vocab_size layer_norm_eps
+            encoder="bert",
+            head=("bert.pooler", "classifier"),
+            pooler=True,
+            irrelevant=_keys("""
+                directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
+                pooler_type
             """),
-            fixed={
-                "is_decoder": False,
-                "is_encoder_decoder": False,
-                "add_cross_attention": False,
-                "position_embedding_type": "absolute",
-                "chunk_size_feed_forward": 0,
-            },
-            prefixes=("bert.",),
-            renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+            renamed=_OLD_NORMS,
             ignorable=("embeddings.position_ids", "pooler.*", "cls.*"),
+        ),
+        _ROBERTA,
+        dataclasses.replace(_ROBERTA, model_type="xlm-roberta"),
+        Family(
+            model_type="electra",
+            encoder="electra",
+            head=("classifier",),
+            logits="classifier.out_proj",
+            renamed=_OLD_NORMS,
+            ignorable=("embeddings.position_ids", "discriminator_predictions.*", "generator_*"),
+        ),
+        Family(
+            model_type="distilbert",
+            encoder="distilbert",
+            head=("pre_classifier", "relu", "classifier"),
+            required=_keys("vocab_size dim hidden_dim n_layers n_heads max_position_embeddings"),
+            irrelevant=_keys("tie_weights_"),
+            ignorable=("embeddings.position_ids", "vocab_transform.*", "vocab_layer_norm.*", "vocab_projector.*"),
+        ),
+        dataclasses.replace(
+            _ROBERTA,
+            model_type="mpnet",
+            encoder="mpnet",
+            fixed={"pad_token_id": 1},  # which the library takes for granted
+            placement=Placement.AFTER_PADDING_BY_DISTANCE,
+        ),
+        Family(
+            model_type="deberta-v2",
+            encoder="deberta",
+            head=("pooler", "classifier"),
+            understood=_keys("""
+                position_buckets norm_rel_ebd share_att_key attention_head_size embedding_size pooler_hidden_size
+            """),
+            irrelevant=_keys("cls_dropout"),
+            fixed={"conv_kernel_size": 0},  # a convolution would mix the tokens of neighbouring segments
+            placement=Placement.PAIRS,
+            ignorable=("embeddings.position_ids", "lm_predictions.*", "mask_predictions.*", "cls.*"),
+        ),
+        Family(
+            model_type="modernbert",
+            encoder="model",
+            head=("head", "classifier"),
+            understood=_keys("global_attn_every_n_layers global_rope_theta local_rope_theta"),
+            irrelevant=_keys("layer_norm_eps reference_compile repad_logits_with_grad"),
+            placement=Placement.SLIDING,
+            ignorable=("head.*", "decoder.*"),
         ),
     )
 }

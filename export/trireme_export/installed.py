@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from trireme_export.catalogue import Entry
+from trireme_export.errors import InstallFailed
 from trireme_export.files import sha256_of
 from trireme_export.install import CONFIG
+from trireme_export.steps import entry_models
 
 
 def manifest_path(repository: Path, entry: str) -> Path:
@@ -33,3 +37,30 @@ def why_export(repository: Path, entry: str, recipe: str) -> str | None:
         if not path.is_file() or sha256_of(path) != expected["sha256"]:
             return f"{name} is missing or was changed"
     return None
+
+
+def check_name_is_free(repository: Path, entry: Entry) -> None:
+    """No other checkpoint's entry has the name of `entry`, or a model that `entry` would overwrite.
+
+    Raises:
+        InstallFailed: one has.
+    """
+    models = entry_models(entry.name)
+    for path in repository.glob("*_network/1/manifest.json"):
+        try:
+            manifest = json.loads(path.read_bytes())
+            other, taken, source = manifest["entry"], manifest["models"], manifest["source"]["uri"]
+        except (ValueError, KeyError, TypeError):
+            continue  # damaged: it says no more of whose it is
+        same_checkpoint = other == entry.name and _origin(source) in {_origin(own.uri) for own in entry.sources}
+        if not same_checkpoint and set(models) & set(taken):
+            raise InstallFailed(
+                f"{repository} has an entry {other} of {source}; "
+                f"choose another --name, or delete its folders {', '.join(taken)}"
+            )
+
+
+def _origin(uri: str) -> str:
+    """A checkpoint's address without version, revision and hash."""
+    scheme, separator, place = uri.partition("://")
+    return f"{scheme}://{re.split('@|==', place)[0]}" if separator else str(Path(uri).resolve())

@@ -14,31 +14,46 @@ from trireme_export.families import FAMILIES, Family
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
-    """The family that `config.json` names, once all its keys are known to be right for it.
+    """The family that `config.json` names.
 
     Raises:
-        CheckpointRefused: an unknown family, an unknown key, or a value that this family's definition cannot follow.
+        CheckpointRefused: it is not known.
     """
     model_type = config.get("model_type")
     if model_type not in FAMILIES:
         raise CheckpointRefused(f"config.json: model_type is {model_type!r}; known are {', '.join(sorted(FAMILIES))}")
-    family = FAMILIES[model_type]
-    unknown = sorted(config.keys() - family.understood - family.irrelevant - family.fixed.keys())
+    return FAMILIES[model_type]
+
+
+def check_keys(config: Mapping[str, Any], family: Family, declared: Iterable[str]) -> None:
+    """Every key of `config.json` is one that the library's config class declares, or is known to be right.
+
+    Raises:
+        CheckpointRefused: an unknown key, a missing size, or a value that the exported graph cannot follow.
+    """
+    unknown = sorted(config.keys() - set(declared) - family.undeclared)
     if unknown:
-        raise CheckpointRefused(f"config.json: {', '.join(unknown)}: not known for {model_type}, so not safe to ignore")
-    missing = sorted(family.understood - config.keys())
+        raise CheckpointRefused(
+            f"config.json: {', '.join(unknown)}: not known for {family.model_type}, so not safe to ignore. "
+            "Remove what is certain not to change the model's answers; a model that needs it cannot be exported"
+        )
+    missing = sorted(family.required - config.keys())
     if missing:
-        raise CheckpointRefused(f"config.json: {', '.join(missing)}: missing, and {model_type} cannot be built without")
-    for key, only in family.fixed.items():
+        raise CheckpointRefused(
+            f"config.json: {', '.join(missing)}: missing, and {family.model_type} cannot be built without"
+        )
+    for key, only in family.only_values.items():
         if config.get(key, only) != only:
             raise CheckpointRefused(f"config.json: {key} is {config[key]!r}; only {only!r} can be exported")
-    return family
 
 
 def encoder_name(name: str, family: Family) -> str:
     """A tensor's name in the checkpoint, as the encoder of that family calls it."""
-    prefix = next((prefix for prefix in family.prefixes if name.startswith(prefix)), "")
-    name = name.removeprefix(prefix)
+    return classifier_name(name.removeprefix(f"{family.encoder}."), family)
+
+
+def classifier_name(name: str, family: Family) -> str:
+    """A tensor's name in the checkpoint, as the library's classifier of that family calls it."""
     for old, new in family.renamed.items():
         if name.endswith(old):
             return name.removesuffix(old) + new
@@ -67,12 +82,24 @@ def load_strictly(
     module.load_state_dict({name: tensor.to(expected[name].dtype) for name, tensor in given.items()}, strict=True)
 
 
+class TensorsDoNotFit(CheckpointRefused):
+    """Names that the architecture has and the checkpoint lacks, and the other way round."""
+
+    def __init__(self, missing: list[str], unexpected: list[str]) -> None:
+        parts = [f"missing: {_some(missing)}"] if missing else []
+        parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
+        super().__init__(
+            f"the tensors do not fit; {'; '.join(parts)}. Nothing is left out or made up: "
+            "take the checkpoint that was saved for this task, whole"
+        )
+        self.missing = missing
+        self.unexpected = unexpected
+
+
 def _check_names(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     missing, unexpected = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
     if missing or unexpected:
-        parts = [f"missing: {_some(missing)}"] if missing else []
-        parts += [f"not used by this architecture: {_some(unexpected)}"] if unexpected else []
-        raise CheckpointRefused(f"the tensors do not fit; {'; '.join(parts)}")
+        raise TensorsDoNotFit(missing, unexpected)
 
 
 def _check_shapes(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
@@ -82,7 +109,7 @@ def _check_shapes(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -
             raise CheckpointRefused(
                 f"tensor {name} is {tensor.dtype} {list(tensor.shape)}; needed is {wanted.dtype} {list(wanted.shape)}"
             )
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if tensor.is_floating_point() and not tensor.is_meta and not bool(torch.isfinite(tensor).all()):
             raise CheckpointRefused(f"tensor {name} holds numbers that are not finite")
 
 

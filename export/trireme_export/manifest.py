@@ -13,6 +13,7 @@ from typing import Any
 from trireme_export.assembly import Array, Assembly, GoldenSample, GoldenTensor
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.parity import ParityReport
+from trireme_export.steps import entry_models
 
 SCHEMA = 1
 TOOLS = (
@@ -47,7 +48,7 @@ def manifest_text(entry: str, recipe: str, verified: Verified, artifacts: Mappin
         "entry": entry,
         "version": 1,
         "task": assembly.task,
-        "models": [*(f"{entry}_{step.suffix}" for step in assembly.steps.steps), entry],
+        "models": entry_models(entry),
         "recipe": recipe,
         "source": _source(verified.checkpoint, assembly),
         "artifacts": artifacts,

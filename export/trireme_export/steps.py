@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from trireme_export.catalogue import ImageClassification, SentenceEmbedding, TextClassification, TextWindows
-from trireme_export.heads import HeadDescription
+from trireme_export.catalogue import ImageClassification, TextWindows
+from trireme_export.labelling import Labelling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +38,29 @@ class EntrySteps:
     public: tuple[str, ...]  # outputs, in the order in which metadata lists them
 
 
+SUFFIXES = ("preprocess", "network", "postprocess")
+
+
+def entry_models(entry: str) -> list[str]:
+    """The names of an entry's models: the steps in their order, then the ensemble."""
+    return [*(f"{entry}_{suffix}" for suffix in SUFFIXES), entry]
+
+
 IDS = TensorSpec(name="input_ids", data_type="TYPE_INT64", dims=(-1,))
 MASK = TensorSpec(name="attention_mask", data_type="TYPE_INT64", dims=(-1,))
 WINDOWS = TensorSpec(name="windows", data_type="TYPE_INT32", dims=(1,))
-# The wheel's stand-in runs the network through OpenVINO; others ignore this. Texts keep a cosine of 0.9999 in bf16,
-# which is used where the CPU computes it. Image networks do not stand it: EfficientNet-Lite0 gave another first label
-# for 9 of 126 photographs. Neither has loops whose length the input's values decide: `heartbeat`.
+CpuPrecision = Literal["fp32", "bf16"]
+# The wheel's stand-in runs the network through OpenVINO; others ignore this. The catalogue's texts keep a cosine of
+# 0.9999 in bf16, which is used where the CPU computes it. Image networks do not stand it: EfficientNet-Lite0 gave
+# another first label for 9 of 126 photographs. What nobody has measured, a user's own checkpoint, is computed in fp32.
+# None has loops whose length the input's values decide: `heartbeat`.
 _ON_CPU = {"trireme.runtime": "openvino", "trireme.heartbeat": "true"}
-TEXT_ON_CPU = {**_ON_CPU, "trireme.precision": "bf16"}
 IMAGE_ON_CPU = {**_ON_CPU, "trireme.precision": "fp32"}
 
 
-def embedding_steps(task: SentenceEmbedding, width: int, *, normalize: bool) -> EntrySteps:
+def embedding_steps(
+    windows: TextWindows, width: int, *, normalize: bool, precision: CpuPrecision = "bf16"
+) -> EntrySteps:
     """Text to vector; `width` is the network's."""
     vector = TensorSpec(name="embedding", data_type="TYPE_FP32", dims=(-1, width))
     post = Step(
@@ -59,18 +71,17 @@ def embedding_steps(task: SentenceEmbedding, width: int, *, normalize: bool) -> 
         parameters={
             "stage": "embedding",
             "pooling": "none",
-            "windows": task.windows.combine,
+            "windows": windows.combine,
             "normalize": str(normalize).lower(),
         },
     )
-    return EntrySteps(
-        steps=(_tokenize(task.windows), _text_network(task.windows, vector), post), public=("embedding", "windows")
-    )
+    steps = (_tokenize(windows), _text_network(windows, vector, precision), post)
+    return EntrySteps(steps=steps, public=("embedding", "windows"))
 
 
-def classification_steps(task: TextClassification, head: HeadDescription) -> EntrySteps:
+def classification_steps(windows: TextWindows, labelling: Labelling, *, precision: CpuPrecision = "bf16") -> EntrySteps:
     """Text to label."""
-    count = len(head.labels)
+    count = len(labelling.labels)
     logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(-1, count))
     post = Step(
         suffix="postprocess",
@@ -83,15 +94,20 @@ def classification_steps(task: TextClassification, head: HeadDescription) -> Ent
         ),
         parameters={
             "stage": "classification",
-            "function": "softmax",
+            "function": labelling.function,
             "labels": "labels.json",
-            "threshold": str(head.threshold),
-            "positive_label": head.positive_label,
-            "windows": task.windows.combine,
+            "windows": windows.combine,
+            **_threshold(labelling),
         },
     )
-    steps = (_tokenize(task.windows), _text_network(task.windows, logits), post)
+    steps = (_tokenize(windows), _text_network(windows, logits, precision), post)
     return EntrySteps(steps=steps, public=("label", "score", "scores", "windows"))
+
+
+def _threshold(labelling: Labelling) -> dict[str, str]:
+    if labelling.threshold is None or labelling.positive_label is None:
+        return {}
+    return {"threshold": str(labelling.threshold), "positive_label": labelling.positive_label}
 
 
 def image_steps(task: ImageClassification, count: int) -> EntrySteps:
@@ -144,14 +160,15 @@ def _tokenize(windows: TextWindows) -> Step:
     )
 
 
-def _text_network(windows: TextWindows, output: TensorSpec) -> Step:
+def _text_network(windows: TextWindows, output: TensorSpec, precision: CpuPrecision) -> Step:
     return Step(
         suffix="network",
         backend="onnxruntime",
         inputs=(IDS, MASK),
         outputs=(output,),
         parameters={
-            **TEXT_ON_CPU,
+            **_ON_CPU,
+            "trireme.precision": precision,
             "trireme.segments": MASK.name,
             "trireme.segment_tokens": str(windows.max_length),
         },

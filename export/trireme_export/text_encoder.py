@@ -1,20 +1,22 @@
-"""A text encoder of Transformers, built strictly from a checkpoint. The one module that touches that library."""
+"""Text models of Transformers, built strictly from a checkpoint. Knows no tokenizer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
-from tokenizers import Tokenizer
+import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 
-from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
-from trireme_export.intake import encoder_name, family_of, load_strictly
+from trireme_export.intake import check_keys, classifier_name, encoder_name, family_of, load_strictly
 
-# `eager` is written out as matrix products, which exports to the smaller graph; `sdpa` is PyTorch's own attention.
-Attention = Literal["eager", "sdpa"]
+# `eager` is written out as matrix products, which exports to the smaller graph; None is what the library chooses.
+Attention = Literal["eager"] | None
 
 
 def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], attention: Attention) -> nn.Module:
@@ -23,35 +25,74 @@ def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], atte
     Raises:
         CheckpointRefused: a config key or a tensor is not accounted for.
     """
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoModel
 
     family = family_of(config)
-    settings = {key: value for key, value in config.items() if key in family.understood - {"model_type"}}
-    transformers_config = AutoConfig.for_model(family.model_type, **settings)
-    encoder: nn.Module = AutoModel.from_config(  # type: ignore[no-untyped-call]
-        transformers_config, attn_implementation=attention, add_pooling_layer=False
-    ).float()
+    options = {"add_pooling_layer": False} if family.pooler else {}
+    encoder = _built(AutoModel, config, attention, **options)
     load_strictly(encoder, weights, partial(encoder_name, family=family), family.ignorable)
     return encoder.eval()
 
 
-def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokenizer:
-    """The checkpoint's own tokenizer, without the truncation and padding that it may carry.
+def build_classifier(config: Mapping[str, Any], weights: Mapping[str, Tensor], attention: Attention) -> nn.Module:
+    """The library's `*ForSequenceClassification` in fp32, ready for inference; it gives `logits`.
 
     Raises:
-        CheckpointRefused: it is damaged, or gives ids that the encoder does not have.
+        CheckpointRefused: a config key or a tensor is not accounted for, or the head has not one row for each label.
     """
-    path = checkpoint.path("tokenizer.json")
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise CheckpointRefused(f"{checkpoint.uri}: tokenizer.json is damaged: {error}") from error
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
-    if largest >= config["vocab_size"]:
+    from transformers import AutoModelForSequenceClassification
+
+    family = family_of(config)
+    classifier = _built(AutoModelForSequenceClassification, config, attention)
+    labels = classifier.get_parameter(f"{family.logits}.weight").shape[0]
+    head = weights.get(f"{family.logits}.weight")
+    if head is not None and len(head) != labels:
         raise CheckpointRefused(
-            f"{checkpoint.uri}: tokenizer.json has the id {largest}; "
-            f"the encoder's vocabulary has {config['vocab_size']}"
+            f"config.json names {labels} labels, but {family.logits}.weight has rows for {len(head)}: "
+            "give id2label one name for each row, in their order"
         )
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    ignorable = [*family.ignorable, *(f"{family.encoder}.{pattern}" for pattern in family.ignorable)]
+    load_strictly(classifier, weights, partial(classifier_name, family=family), ignorable)
+    return classifier.eval()
+
+
+def classifier_architecture(config: Mapping[str, Any]) -> str:
+    """The name of the library's sequence classifier for this `model_type`."""
+    from transformers import AutoModelForSequenceClassification
+
+    classifier: Any = AutoModelForSequenceClassification._model_mapping[type(library_config(config))]
+    return str(classifier.__name__)
+
+
+def library_config(config: Mapping[str, Any]) -> Any:
+    """The library's own reading of the whole `config.json`.
+
+    Raises:
+        CheckpointRefused: a key that the library would ignore, or a value that it refuses.
+    """
+    from transformers import CONFIG_MAPPING
+
+    family = family_of(config)
+    config_class = CONFIG_MAPPING[family.model_type]
+    declared = {field.name for field in dataclasses.fields(config_class)} | config_class.attribute_map.keys()
+    check_keys(config, family, declared)
+    with _library_refusals():
+        return config_class.from_dict(dict(config))
+
+
+def _built(model: Any, config: Mapping[str, Any], attention: Attention, **options: Any) -> nn.Module:
+    with _library_refusals():
+        built: nn.Module = model.from_config(
+            library_config(config), attn_implementation=attention, dtype=torch.float32, **options
+        )
+    return built
+
+
+@contextmanager
+def _library_refusals() -> Iterator[None]:
+    """Transformers raises many kinds of errors for a config that it cannot follow."""
+    try:
+        yield
+    except (StrictDataclassError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
+        text = " ".join(str(error).split())
+        raise CheckpointRefused(f"config.json: the transformers library refuses it: {text}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from tokenizers import Tokenizer
 
 from trireme_export.assembly import GoldenSample, GoldenTensor, bytes_tensor
 from trireme_export.catalogue import TextWindows
-from trireme_export.heads import HeadDescription
-from trireme_export.text_original import TextOriginal, split_into_windows
+from trireme_export.labelling import Labelling
+from trireme_export.text_original import Original, split_into_windows
 
 Floats = NDArray[np.float64]
 MIN_COSINE = 0.9999  # of an embedding, whatever the precision that a server runs the network in
@@ -24,7 +25,7 @@ MIN_MARGIN = 0.5  # in log-odds, between a score and the threshold; several time
 class TextReference:
     """Text to the original's rows, one per window."""
 
-    original: TextOriginal
+    original: Original
     tokenizer: Tokenizer
     windows: TextWindows
 
@@ -45,40 +46,66 @@ def embedding_sample(reference: TextReference, texts: Sequence[str], *, normaliz
     return GoldenSample(inputs=(_texts(texts),), outputs=(embedding, _windows(rows)))
 
 
-def classification_sample(reference: TextReference, texts: Sequence[str], head: HeadDescription) -> GoldenSample:
-    """One request with `texts`: the window with the largest positive score decides.
+def classification_sample(reference: TextReference, texts: Sequence[str], labelling: Labelling) -> GoldenSample:
+    """One request with `texts`.
 
-    The label is checked unless a score lies so near the threshold that a permitted difference could change it.
+    The label is checked unless the scores lie so near each other, or near the threshold, that a permitted difference
+    could change it.
     """
-    positive = head.labels.index(head.positive_label)
     rows = [reference.window_rows(text) for text in texts]
-    scores = np.stack([_deciding(_softmax(logits), positive) for logits in rows])
-    given = np.array([_given(own, positive, head.threshold) for own in scores])
-    margins = np.abs(_log_odds(scores[:, positive]) - _log_odds(np.float64(head.threshold)))
+    scores = np.stack([_combined(_scores(logits, labelling), labelling, reference.windows) for logits in rows])
     near = {"max_abs": MAX_SCORE_DIFFERENCE}
     outputs = [GoldenTensor(name="scores", data_type="FP32", values=scores.astype(np.float32), check=near)]
-    if margins.min() > MIN_MARGIN:
-        labels = [head.labels[index].encode() for index in given]
+    if min(_margin(own, labelling) for own in scores) > MIN_MARGIN:
+        given = np.array([_given(own, labelling) for own in scores])
+        labels = [labelling.labels[index].encode() for index in given]
         score = np.take_along_axis(scores, given[:, None], axis=1).astype(np.float32)
         outputs.append(bytes_tensor("label", labels, check={"equal": True}))
         outputs.append(GoldenTensor(name="score", data_type="FP32", values=score, check=near))
     return GoldenSample(inputs=(_texts(texts),), outputs=(*outputs, _windows(rows)))
 
 
-def _given(scores: Floats, positive: int, threshold: float) -> int:
-    """The label that is given: the positive one exactly when its score reaches the threshold."""
-    if scores[positive] >= threshold:
+def _scores(logits: Floats, labelling: Labelling) -> Floats:
+    return _softmax(logits) if labelling.function == "softmax" else 1 / (1 + np.exp(-logits))
+
+
+def _combined(scores: Floats, labelling: Labelling, windows: TextWindows) -> Floats:
+    """(windows, labels) -> (labels,): docs/contracts.md says what each way is."""
+    if windows.combine == "mean":
+        return scores.mean(axis=0)  # type: ignore[no-any-return]
+    if labelling.function == "sigmoid":
+        return scores.max(axis=0)  # type: ignore[no-any-return]
+    deciding = scores.max(axis=1) if labelling.positive_label is None else scores[:, _positive(labelling)]
+    return scores[deciding.argmax()]  # type: ignore[no-any-return]
+
+
+def _given(scores: Floats, labelling: Labelling) -> int:
+    """The label that is given: the positive one exactly when its score reaches the threshold, or the best."""
+    if labelling.threshold is None:
+        return int(scores.argmax())
+    positive = _positive(labelling)
+    if scores[positive] >= labelling.threshold:
         return positive
     return int(np.argmax(np.where(np.arange(len(scores)) == positive, -1.0, scores)))
 
 
-def _deciding(scores: Floats, positive: int) -> Floats:
-    return scores[scores[:, positive].argmax()]  # type: ignore[no-any-return]
+def _margin(scores: Floats, labelling: Labelling) -> float:
+    """How far the scores are from giving another label, in log-odds."""
+    odds = _log_odds(scores)
+    if labelling.threshold is not None:
+        return float(abs(odds[_positive(labelling)] - _log_odds(np.float64(labelling.threshold))))
+    best, *others = sorted(odds, reverse=True)
+    return float(best - others[0]) if others else np.inf
 
 
-def _log_odds(probability: Floats | np.float64) -> Floats | np.float64:
+def _positive(labelling: Labelling) -> int:
+    assert labelling.positive_label is not None, "threshold and positive_label go together"
+    return labelling.labels.index(labelling.positive_label)
+
+
+def _log_odds(probability: Any) -> Any:
     clipped = np.clip(probability, 1e-12, 1 - 1e-12)  # certain either way
-    return np.log(clipped) - np.log1p(-clipped)  # type: ignore[no-any-return]
+    return np.log(clipped) - np.log1p(-clipped)
 
 
 def _softmax(logits: Floats) -> Floats:

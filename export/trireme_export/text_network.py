@@ -8,7 +8,9 @@ The idea is that of sequence packing without cross-contamination (Krell et al., 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from inspect import signature
 from typing import NamedTuple
 
 import torch
@@ -32,29 +34,50 @@ class Segments(NamedTuple):
     attention_bias: Tensor  # (batch, 1, length, length) float: 0 inside a segment, BLOCKED elsewhere
 
 
+Encode = Callable[[nn.Module, Tensor, Segments], Tensor]  # (encoder, input_ids, segments) -> (batch, length, D)
+
+
+def encode_from_zero(encoder: nn.Module, input_ids: Tensor, segments: Segments) -> Tensor:
+    """The encoder takes a four-dimensional additive mask and positions that begin with 0."""
+    return encoder(  # type: ignore[no-any-return]
+        input_ids=input_ids,
+        attention_mask=segments.attention_bias,
+        position_ids=segments.positions,
+        **first_token_type(encoder, input_ids),
+    ).last_hidden_state
+
+
+def first_token_type(encoder: nn.Module, input_ids: Tensor) -> dict[str, Tensor]:
+    """All tokens are of the first type, if the encoder has any. Left out, it is looked up in a table by position."""
+    if "token_type_ids" not in signature(encoder.forward).parameters:
+        return {}
+    return {"token_type_ids": torch.zeros_like(input_ids)}
+
+
 class TextNetwork(nn.Module):
     """Encoder, pooling per segment and an optional head, as one exportable graph.
 
-    The encoder is any module that takes `input_ids`, a four-dimensional additive `attention_mask`, `position_ids` and
-    `token_type_ids`, and returns an object with `last_hidden_state` (batch, length, D).
+    `encode` is how an encoder is told about segments; what it returns has `last_hidden_state` (batch, length, D).
 
     Returns (batch, S, D), or (batch, S, labels) with a head; rows of segments that a text does not have are zero.
     """
 
-    def __init__(self, encoder: nn.Module, pooling: Pooling, head: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        pooling: Pooling,
+        head: nn.Module | None = None,
+        encode: Encode = encode_from_zero,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.pooling = pooling
         self.head = head
+        self._encode = encode
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         segments = read_segments(attention_mask)
-        hidden = self.encoder(
-            input_ids=input_ids,
-            attention_mask=segments.attention_bias,
-            position_ids=segments.positions,
-            token_type_ids=torch.zeros_like(input_ids),  # else looked up by position in a table of zeros
-        ).last_hidden_state
+        hidden = self._encode(self.encoder, input_ids, segments)
         rows = pool(hidden, segments, self.pooling)
         if self.head is None:
             return rows

@@ -1,11 +1,12 @@
 """The PyTorch original of a text model, as its authors run it: a plain 0/1 mask, no packing, pooling in float64.
 
-It is what artifacts are compared with, so it shares nothing with the exported graph but the encoder's weights.
+It is what artifacts are compared with, so it shares nothing with the exported graph but the weights.
 """
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,19 @@ from trireme_export.text_network import Pooling
 Floats = NDArray[np.float64]
 
 
-class TextOriginal:
+class Original(ABC):
+    """Token ids to what the network must give for them."""
+
+    @abstractmethod
+    def row(self, ids: Sequence[int]) -> Floats:
+        """(D,) or (labels,), of one sequence of ids alone."""
+
+    def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
+        """(sequences, D) or (sequences, labels), each computed alone."""
+        return np.stack([self.row(ids) for ids in sequences])
+
+
+class TextOriginal(Original):
     """Texts to vectors, or to logits with a head."""
 
     def __init__(self, encoder: nn.Module, pooling: Pooling, head: nn.Module | None = None) -> None:
@@ -40,9 +53,19 @@ class TextOriginal:
         with torch.inference_mode():
             return self._head(torch.from_numpy(pooled)[None, :])[0].numpy()  # type: ignore[no-any-return]
 
-    def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
-        """(sequences, D) or (sequences, labels), each computed alone."""
-        return np.stack([self.row(ids) for ids in sequences])
+
+class ClassifierOriginal(Original):
+    """Texts to logits, by the whole classifier as the library defines it."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        self._classifier = classifier
+
+    def row(self, ids: Sequence[int]) -> Floats:
+        """(labels,), of one sequence of ids alone."""
+        tokens = torch.tensor([list(ids)])
+        with torch.inference_mode():
+            logits = self._classifier(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]
+        return logits.numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
 def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) -> list[list[int]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trireme_export.assembly import ParityCase
-from trireme_export.text_original import TextOriginal
+from trireme_export.text_original import Original
 
 SEED = 20_24
 UNTRACED_SHAPES = ((1, 1), (3, 17), (2, 512), (5, 33))
@@ -16,7 +16,7 @@ Ids = Sequence[int]
 
 
 def text_parity_cases(
-    original: TextOriginal, texts: Sequence[Ids], vocabulary: int, max_length: int
+    original: Original, texts: Sequence[Ids], vocabulary: int, max_length: int
 ) -> Iterator[ParityCase]:
     """`texts` are token ids of real texts with special tokens. Every row is computed alone by the original."""
     expected = original.rows(texts)

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ class HashCache:
         status = path.stat()
         identity = f"{path}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
         if identity not in self._hashes:
-            self._hashes[identity] = _sha256(path)
+            self._hashes[identity] = sha256_of(path)
         return self._hashes[identity]
 
     def save(self) -> None:
@@ -45,26 +45,30 @@ class HashCache:
             temporary.rename(self._file)
 
 
-def artifact_faults(repository: Path, manifest: Manifest, cache: HashCache) -> list[ArtifactFault]:
-    """Every artifact that is missing or differs."""
+def artifact_faults(repository: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> list[ArtifactFault]:
+    """Every artifact that is missing or differs; `sha256` tells a file's hash."""
     with ThreadPoolExecutor() as pool:  # hashing releases the interpreter's lock
         found = pool.map(
-            lambda item: list(_faults(repository, item[0], item[1], cache)), sorted(manifest.artifacts.items())
+            lambda item: list(_faults(repository, item[0], item[1], sha256)), sorted(manifest.artifacts.items())
         )
         return [fault for faults in found for fault in faults]
 
 
-def _faults(repository: Path, path: str, artifact: Artifact, cache: HashCache) -> Iterator[ArtifactFault]:
+def _faults(repository: Path, path: str, artifact: Artifact, sha256: Callable[[Path], str]) -> Iterator[ArtifactFault]:
     file = repository / path
-    if not file.is_file():
-        yield ArtifactFault(path, "is missing")
-    elif file.stat().st_size != artifact.size:
-        yield ArtifactFault(path, f"has {file.stat().st_size} bytes instead of {artifact.size}")
-    elif cache.sha256(file) != artifact.sha256:
-        yield ArtifactFault(path, "has another content than was exported (sha256)")
+    try:
+        if not file.is_file():
+            yield ArtifactFault(path, "is missing")
+        elif file.stat().st_size != artifact.size:
+            yield ArtifactFault(path, f"has {file.stat().st_size} bytes instead of {artifact.size}")
+        elif sha256(file) != artifact.sha256:
+            yield ArtifactFault(path, "has another content than was exported (sha256)")
+    except OSError as error:
+        yield ArtifactFault(path, f"cannot be read: {error.strerror}")
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):

@@ -11,7 +11,7 @@ from trireme_server.config_proto import ModelConfig
 from trireme_server.exit_codes import ExitCode, ServeError
 from trireme_server.find_server import Installation
 from trireme_server.fleet import Fleet
-from trireme_server.golden_stream import ask_stream
+from trireme_server.golden_grpc import ask_stream
 from trireme_server.guide import guide
 from trireme_server.loading import Loader
 from trireme_server.overrides import STALL_TIMEOUT, override

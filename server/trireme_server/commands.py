@@ -1,4 +1,4 @@
-"""The command line of `trireme serve` and `trireme doctor`."""
+"""The command line of `trireme serve`, `trireme doctor` and `trireme verify`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PORT = click.IntRange(1, 65535)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+_WHERE = "HOST:PORT"
+
+
+def _address(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    from trireme_server.verify_wires import split_address
+
+    try:
+        split_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
 
 
 def _where_options(function: Function) -> Function:
@@ -106,6 +117,52 @@ def doctor(as_json: bool, **where: Any) -> None:
     from trireme_server.doctor import examine
 
     sys.exit(examine(_config(**where), as_json=as_json))
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--repository", type=_FOLDER, default=Path("model_repository"), show_default=True)
+@click.option(
+    "--url", metavar=_WHERE, callback=_address, default="127.0.0.1:8000", show_default=True, help="Its HTTP address."
+)
+@click.option(
+    "--grpc-url",
+    metavar=_WHERE,
+    callback=_address,
+    default="127.0.0.1:8001",
+    show_default=True,
+    help="Its gRPC address.",
+)
+@click.option("--http/--no-http", default=True, help="Ask over HTTP.")
+@click.option("--grpc/--no-grpc", default=True, help="Ask over gRPC.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, also on a terminal.")
+def verify(  # noqa: PLR0913, PLR0917 - click passes every option by itself
+    names: tuple[str, ...], repository: Path, url: str, grpc_url: str, http: bool, grpc: bool, as_json: bool
+) -> None:
+    """Replay golden samples against a running server, and compare every artifact with its sha256.
+
+    NAMES are entries of the repository; without any, all are verified.
+
+    \b
+    Exit status: the largest that applies. 0 verified, 1 unexpected,
+    2 wrong command line, or a repository that cannot be read,
+    3 no server at an address, or it does not serve the model, 4 a wrong answer or an error instead of one,
+    5 an artifact or a manifest is missing or not as exported.
+    """
+    from trireme_server.repository import RepositoryError
+    from trireme_server.verify import verify as verdicts_of
+    from trireme_server.verify_report import print_json_lines, print_table
+    from trireme_server.verify_wires import GrpcWire, HttpWire, Wire
+
+    wires: list[Wire] = [*([HttpWire(url)] if http else []), *([GrpcWire(grpc_url)] if grpc else [])]
+    if not wires:
+        raise click.UsageError("--no-http and --no-grpc leave nobody to ask; `trireme doctor` compares files alone")
+    show = print_json_lines if as_json or not sys.stdout.isatty() else print_table
+    try:
+        verdicts = show(verdicts_of(repository, names, wires))
+    except RepositoryError as error:
+        raise click.UsageError(str(error)) from error
+    sys.exit(max(verdict.code for verdict in verdicts))
 
 
 def _config(*, models: str | None, verify: bool, backends: Path | None, **options: Any) -> ServeConfig:

@@ -1,4 +1,4 @@
-"""How `trireme serve` and `trireme doctor` end. Part of the command line's contract: scripts branch on these."""
+"""How `trireme serve`, `doctor` and `verify` end. Part of the command line's contract: scripts branch on these."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ class ExitCode(IntEnum):
     SERVER_FAILED = 5  # at the start: tritonserver ended by itself
     CRASH_LOOP = 6
     HURRIED = 130  # a second Ctrl-C ended the server before its running requests were done
+
+
+class VerifyCode(IntEnum):
+    """How `trireme verify` ends: the largest that applies, so that 3 alone is worth another attempt."""
+
+    VERIFIED = 0
+    NOT_ASKED = 3  # no server at the address, or it does not serve the model
+    WRONG_ANSWER = 4  # or an error instead of one
+    CHANGED = 5  # an artifact or a manifest is missing, or not as exported
 
 
 class ServeError(Exception):

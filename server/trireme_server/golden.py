@@ -1,75 +1,105 @@
-"""Golden samples: a request whose right answer is known, sent through the server's real endpoint."""
+"""Golden samples: a request whose right answer is known, and how an answer is compared with it. Knows no protocol."""
 
 from __future__ import annotations
 
-import json
 import math
-import struct
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from trireme_server.manifest import Check, GoldenSample, Tensor
-from trireme_server.triton_api import Reply, TritonApi
-
-_TIMEOUT_S = 120.0
 
 Answer = dict[str, Tensor]
-AskStream = Callable[[str, GoldenSample], Answer]  # for entries that HTTP /infer does not serve
+Ask = Callable[[str, GoldenSample], Answer]  # entry and sample; raises TritonRefused or TritonUnreachable
 
 
 class WrongAnswer(Exception):
     """The model answers, but not as the original does. The text says where they differ."""
 
 
-def replay(triton: TritonApi, entry: str, sample: GoldenSample, ask_stream: AskStream | None = None) -> None:
+@dataclass(frozen=True)
+class Comparison:
+    """One output of an answer beside the expected one."""
+
+    output: str
+    check: Check
+    found: float | None  # values that differ, largest difference or smallest cosine; None: there is nothing to measure
+    fault: str | None = None  # how they differ beyond the check's bound; None: they do not
+
+    @property
+    def excess(self) -> float:
+        """How far beyond the bound; negative: within it."""
+        if self.found is None or math.isnan(self.found):
+            return math.inf
+        return self.check.bound - self.found if self.check.kind == "min_cosine" else self.found - self.check.bound
+
+
+def replay(ask: Ask, entry: str, sample: GoldenSample) -> None:
     """Sends one sample to `entry` and compares the answer.
 
     Raises:
         WrongAnswer: the answer differs by more than the sample allows.
         TritonRefused, TritonUnreachable: there is no answer.
     """
-    answer = ask_stream(entry, sample) if ask_stream else _ask(triton, entry, sample)
-    for expected in sample.outputs:
-        if expected.name not in answer:
-            raise WrongAnswer(f"{entry}: output {expected.name!r} is missing")
-        if difference := compare(expected, answer[expected.name]):
-            raise WrongAnswer(f"{entry}: output {expected.name!r} {difference}")
+    for comparison in judge(sample, ask(entry, sample)):
+        if comparison.fault is not None:
+            raise WrongAnswer(f"{entry}: output {comparison.output!r} {comparison.fault}")
 
 
-def compare(expected: Tensor, given: Tensor) -> str | None:
-    """How `given` differs from `expected` beyond the check's bound; None: it does not."""
+def judge(sample: GoldenSample, answer: Answer) -> list[Comparison]:
+    """Every expected output beside the answer's."""
+    return [compare(expected, answer.get(expected.name)) for expected in sample.outputs]
+
+
+def compare(expected: Tensor, given: Tensor | None) -> Comparison:
+    """`given` in the measure of the check that `expected` carries."""
+    check = expected.check
+    assert check is not None, "an expected output says how it is compared"
+    if given is None:
+        return Comparison(expected.name, check, None, "is missing")
+    if given.datatype != expected.datatype:
+        return Comparison(expected.name, check, None, f"is {given.datatype} instead of {expected.datatype}")
     if given.shape != expected.shape:
-        return f"has shape {list(given.shape)} instead of {list(expected.shape)}"
-    assert expected.check is not None, "an expected output says how it is compared"
-    return _DIFFERENCES[expected.check.kind](expected, given, expected.check)
+        fault = f"has shape {list(given.shape)} instead of {list(expected.shape)}"
+        return Comparison(expected.name, check, None, fault)
+    if len(given.values) != len(expected.values):
+        fault = f"has {len(given.values)} values, which its shape {list(given.shape)} does not"
+        return Comparison(expected.name, check, None, fault)
+    return _MEASURES[check.kind](expected, given, check)
 
 
-def _unequal(expected: Tensor, given: Tensor, _check: Check) -> str | None:
+def _unequal(expected: Tensor, given: Tensor, check: Check) -> Comparison:
     pairs = zip(expected.values, given.values, strict=True)
-    return next((f"is {have!r} instead of {want!r}" for want, have in pairs if have != want), None)
+    faults = [f"is {have!r} instead of {want!r}" for want, have in pairs if have != want]
+    return Comparison(expected.name, check, float(len(faults)), faults[0] if faults else None)
 
 
-def _too_far(expected: Tensor, given: Tensor, check: Check) -> str | None:
-    distances = [abs(have - want) for want, have in zip(expected.values, given.values, strict=True)]
-    if all(distance <= check.bound for distance in distances):  # false for a NaN
-        return None
-    return f"is off by {max(distances):.3g}; at most {check.bound:g} is allowed"
+def _distance(expected: Tensor, given: Tensor, check: Check) -> Comparison:
+    pairs = zip(expected.values, given.values, strict=True)
+    largest = _largest((abs(have - want) for want, have in pairs), default=0.0)
+    is_within = largest <= check.bound  # false for a NaN
+    fault = None if is_within else f"is off by {largest:.3g}; at most {check.bound:g} is allowed"
+    return Comparison(expected.name, check, largest, fault)
 
 
-def _turned(expected: Tensor, given: Tensor, check: Check) -> str | None:
+def _direction(expected: Tensor, given: Tensor, check: Check) -> Comparison:
     width = expected.shape[-1]
     rows = zip(_rows(expected.values, width), _rows(given.values, width), strict=True)
-    cosines = [_cosine(want, have) for want, have in rows]
-    if all(cosine >= check.bound for cosine in cosines):  # false for a NaN
-        return None
-    return f"has cosine {min(cosines):.6f}; at least {check.bound:g} is needed"
+    smallest = -_largest((-_cosine(want, have) for want, have in rows), default=-1.0)
+    is_within = smallest >= check.bound  # false for a NaN
+    fault = None if is_within else f"has cosine {smallest:.6f}; at least {check.bound:g} is needed"
+    return Comparison(expected.name, check, smallest, fault)
 
 
-_DIFFERENCES: dict[str, Callable[[Tensor, Tensor, Check], str | None]] = {
+_MEASURES: dict[str, Callable[[Tensor, Tensor, Check], Comparison]] = {
     "equal": _unequal,
-    "max_abs": _too_far,
-    "min_cosine": _turned,
+    "max_abs": _distance,
+    "min_cosine": _direction,
 }
+
+
+def _largest(numbers: Iterable[float], default: float) -> float:
+    """A NaN counts as larger than any number; `default` is that of no numbers."""
+    return max(numbers, key=lambda number: math.inf if math.isnan(number) else number, default=default)
 
 
 def _rows(values: Sequence[float], width: int) -> list[Sequence[float]]:
@@ -79,49 +109,3 @@ def _rows(values: Sequence[float], width: int) -> list[Sequence[float]]:
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     norms = math.hypot(*a) * math.hypot(*b)
     return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else math.nan
-
-
-def _ask(triton: TritonApi, entry: str, sample: GoldenSample) -> Answer:
-    """BYTES travel raw, since JSON cannot carry every byte, and numbers as JSON (Triton's binary tensor extension)."""
-    blobs = [_pack(tensor.values) for tensor in sample.inputs if tensor.datatype == "BYTES"]
-    header = {
-        "inputs": [_input_header(tensor) for tensor in sample.inputs],
-        "outputs": [
-            {"name": tensor.name, "parameters": {"binary_data": tensor.datatype == "BYTES"}}
-            for tensor in sample.outputs
-        ],
-    }
-    text = json.dumps(header).encode()
-    return _read_answer(triton.infer(entry, text + b"".join(blobs), len(text), _TIMEOUT_S))
-
-
-def _input_header(tensor: Tensor) -> dict[str, Any]:
-    head = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
-    if tensor.datatype == "BYTES":
-        return {**head, "parameters": {"binary_data_size": len(_pack(tensor.values))}}
-    return {**head, "data": list(tensor.values)}
-
-
-def _read_answer(reply: Reply) -> Answer:
-    header_length = len(reply.body) if reply.header_length is None else reply.header_length
-    answer, offset = {}, header_length
-    for output in json.loads(reply.body[:header_length])["outputs"]:
-        size = output.get("parameters", {}).get("binary_data_size")
-        values = output["data"] if size is None else _unpack(reply.body[offset : offset + size])
-        offset += size or 0
-        answer[output["name"]] = Tensor(output["name"], output["datatype"], tuple(output["shape"]), tuple(values))
-    return answer
-
-
-def _pack(items: Sequence[bytes]) -> bytes:
-    """Each item after its length: four bytes, little endian."""
-    return b"".join(struct.pack("<I", len(item)) + item for item in items)
-
-
-def _unpack(blob: bytes) -> list[bytes]:
-    items, offset = [], 0
-    while offset < len(blob):
-        (length,) = struct.unpack_from("<I", blob, offset)
-        items.append(blob[offset + 4 : offset + 4 + length])
-        offset += 4 + length
-    return items

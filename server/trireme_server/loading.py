@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
-from trireme_server.golden import AskStream, WrongAnswer, replay
+from trireme_server.golden import Ask, WrongAnswer, replay
+from trireme_server.golden_http import ask_http
 from trireme_server.manifest import GoldenSample
 from trireme_server.phases import EntryStart, Span
 from trireme_server.repository import Entry, Model
@@ -38,7 +40,7 @@ class Loader:
     triton: TritonApi
     overrides: Mapping[str, str | None]  # model -> config to load it with, as JSON; None: its config.pbtxt
     golden: Mapping[str, tuple[GoldenSample, ...]]  # by entry
-    ask_stream: AskStream
+    ask_stream: Ask  # for entries that HTTP /infer does not serve
     parallel_loads: int  # Triton gives up on a stub that does not get going within ten seconds
 
     def bring_up(
@@ -80,9 +82,10 @@ class Loader:
         return span
 
     def _answer(self, entry: Entry) -> None:
+        ask = self.ask_stream if entry.is_decoupled else partial(ask_http, self.triton)
         try:
             for sample in self.golden.get(entry.name, ()):
-                replay(self.triton, entry.name, sample, self.ask_stream if entry.is_decoupled else None)
+                replay(ask, entry.name, sample)
         except WrongAnswer as error:
             raise LoadFailed(f"wrong answer to a golden sample: {error}") from error
         except (TritonRefused, TritonUnreachable) as error:

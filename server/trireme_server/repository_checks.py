@@ -62,7 +62,7 @@ def artifacts(around: Surroundings) -> Iterator[Finding]:
         return
     cache = HashCache(cache_file())
     for name, manifest in around.manifests.items():
-        faults = artifact_faults(around.config.repository, manifest, cache)
+        faults = artifact_faults(around.config.repository, manifest, cache.sha256)
         for fault in faults:
             yield fail(name, f"{fault.path} {fault.what}", f"trireme export {name}")
         if not faults:

@@ -41,7 +41,7 @@ class _Call:
 class TritonApi:
     """The endpoints of the server at `host`."""
 
-    def __init__(self, host: str, http_port: int, metrics_port: int) -> None:
+    def __init__(self, host: str, http_port: int, metrics_port: int = 8002) -> None:
         self._host = host
         self._http_port = http_port
         self._metrics_port = metrics_port
@@ -51,6 +51,14 @@ class TritonApi:
             return self._exchange(_Call("GET", "/v2/health/live"), self._http_port).status == 200
         except TritonUnreachable:
             return False
+
+    def is_served(self, model: str) -> bool:
+        """Whether the server has `model` loaded.
+
+        Raises:
+            TritonUnreachable
+        """
+        return self._exchange(_Call("GET", f"/v2/models/{quote(model)}/ready"), self._http_port).status == 200
 
     def load(self, model: str, config: str | None) -> None:
         """Loads a model, with `config` (a whole ModelConfig as JSON) instead of its config.pbtxt.
@@ -84,7 +92,7 @@ class TritonApi:
             response = connection.getresponse()
             length = response.getheader("Inference-Header-Content-Length")
             return Reply(response.status, response.read(), None if length is None else int(length))
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # the last: a length that is no number
             raise TritonUnreachable(f"{call.path}: {error or type(error).__name__}") from error
         finally:
             connection.close()

@@ -6,6 +6,7 @@ from trireme_export import commands
 from trireme_export.commands import export
 
 from .conftest import tiny_entry
+from .tiny_models import write_tiny_classifier
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_a_refused_checkpoint_is_named_without_a_traceback(run, tiny_folder):
     assert result.exit_code == 4
     assert "modules.json" in result.stderr
     assert "Traceback" not in result.output
-    assert not list((tiny_folder.parent / "repository").iterdir()), "the repository is as it was"
+    assert not (tiny_folder.parent / "repository").exists(), "the repository is as it was"
 
 
 def test_debug_shows_where_an_error_comes_from(run, tiny_folder):
@@ -37,20 +38,31 @@ def test_debug_shows_where_an_error_comes_from(run, tiny_folder):
 
 
 def test_a_checkpoint_that_is_not_there_has_its_own_exit_code(run):
-    result = run("embed", "--checkpoint", "/no/such/folder")
+    result = run("/no/such/folder")
     assert result.exit_code == 3
     assert "/no/such/folder is not a folder" in result.stderr
 
 
-def test_a_pickle_needs_to_be_allowed(run, tmp_path, tiny_folder):
-    (tiny_folder / "model.safetensors").rename(tiny_folder / "model.bin")
-    result = run("embed", "--checkpoint", tiny_folder)
+def test_a_pickle_needs_to_be_allowed(run, tmp_path):
+    write_tiny_classifier(tmp_path / "pickled", "bert")
+    (tmp_path / "pickled" / "model.safetensors").rename(tmp_path / "pickled" / "pytorch_model.bin")
+    result = run(tmp_path / "pickled")
     assert result.exit_code == 4
     assert "--allow-pickle" in result.stderr
 
 
 @pytest.mark.parametrize(
-    "arguments", [("unknown",), ("embed", "vision", "--checkpoint", "x"), ("embed", "--allow-pickle"), ("--nonsense",)]
+    "arguments",
+    [
+        ("unknown",),
+        ("embed", "--allow-pickle"),
+        ("embed", "./folder", "--name", "x"),
+        ("./folder", "--task", "translation"),
+        ("./folder", "--name", "a/b"),
+        ("./folder", "--name", "embed"),
+        ("./folder", "--name", "guard_network"),
+        ("--nonsense",),
+    ],
 )
 def test_a_wrong_command_line_is_a_usage_error(run, arguments):
     result = run(*arguments)

@@ -19,6 +19,7 @@ from trireme_export.parity import compare
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
 from trireme_export.runtimes import installed_runtimes
+from trireme_export.text_assembly import TOLERANCE
 from trireme_export.text_network import TextNetwork
 
 from .conftest import tiny_entry, write_tiny_checkpoint
@@ -139,7 +140,7 @@ def test_a_graph_that_answers_differently_is_not_installed(entry, exported, monk
 @pytest.mark.parametrize("actual", [[[1.0, 2.1]], [[float("nan"), 2.0]], [[-1.0, -2.0]]])
 def test_the_gate_is_closed_to_rows_that_differ(actual):
     difference = compare(np.array(actual), np.array([[1.0, 2.0]]))
-    assert not difference.within(text_entry.TOLERANCE)
+    assert not difference.within(TOLERANCE)
 
 
 def test_rows_that_should_be_zero_are_compared_too():

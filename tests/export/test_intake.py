@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from trireme_export.checkpoint import open_checkpoint
 from trireme_export.errors import CheckpointRefused
-from trireme_export.intake import family_of
 from trireme_export.sentence_layout import read_layout
-from trireme_export.text_encoder import build_encoder, read_tokenizer
+from trireme_export.text_encoder import build_encoder, library_config
 from trireme_export.text_network import Pooling
+from trireme_export.text_tokenizer import read_tokenizer
 from trireme_export.weights import read_weights
 
 
@@ -98,14 +98,14 @@ def test_a_tensor_that_does_not_fit_is_named(tiny_folder, tmp_path, change, name
 )
 def test_a_config_key_that_would_change_answers_is_named(tiny, key, value, named):
     with pytest.raises(CheckpointRefused, match=named):
-        family_of(tiny.read_json("config.json") | {key: value})
+        library_config(tiny.read_json("config.json") | {key: value})
 
 
 def test_a_config_without_a_size_is_refused(tiny):
     config = tiny.read_json("config.json")
     del config["num_attention_heads"]
     with pytest.raises(CheckpointRefused, match="num_attention_heads"):
-        family_of(config)
+        library_config(config)
 
 
 def test_a_cut_weights_file_is_refused(tiny_folder, tmp_path):

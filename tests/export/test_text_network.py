@@ -14,7 +14,7 @@ TEXTS = [[2, 5, 6, 7, 3], [2, 9, 3], [2, 3], [2, 4, 10, 11, 12, 13, 14, 3], [15]
 @pytest.fixture
 def encoders(tiny, tmp_path):
     config, weights = tiny.read_json("config.json"), read_weights(tiny, tmp_path)
-    return build_encoder(config, weights, "eager"), build_encoder(config, weights, "sdpa")
+    return build_encoder(config, weights, "eager"), build_encoder(config, weights, None)
 
 
 def padded(rows, numbers, *, left=False):

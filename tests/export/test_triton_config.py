@@ -16,9 +16,9 @@ MINILM_WIDTH, IMAGENET_CLASSES = 384, 1000
 
 def description(entry):
     if isinstance(entry.task, SentenceEmbedding):
-        return embedding_steps(entry.task, MINILM_WIDTH, normalize=True)
+        return embedding_steps(entry.task.windows, MINILM_WIDTH, normalize=True)
     if isinstance(entry.task, TextClassification):
-        return classification_steps(entry.task, read_head(entry.task.head))
+        return classification_steps(entry.task.windows, read_head(entry.task.head))
     return image_steps(entry.task, IMAGENET_CLASSES)
 
 

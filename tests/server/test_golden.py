@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trireme_server.golden import _pack, _unpack, compare
+from trireme_server.golden import compare
+from trireme_server.golden_http import _pack, _unpack
 from trireme_server.manifest import Check, Tensor
 
 
@@ -14,30 +15,68 @@ def tensor(values, shape=None, check=None, datatype="FP32"):
     return Tensor("out", datatype, tuple(shape or [len(values)]), tuple(values), check)
 
 
+def fault(expected, given):
+    return compare(expected, given).fault
+
+
 def test_another_shape_is_a_difference_even_if_the_values_agree():
-    assert compare(tensor([1.0, 2.0], [1, 2], Check("equal")), tensor([1.0, 2.0], [2, 1])) is not None
+    assert fault(tensor([1.0, 2.0], [1, 2], Check("equal")), tensor([1.0, 2.0], [2, 1])) is not None
+
+
+def test_an_output_that_is_missing_or_of_another_datatype_is_a_difference():
+    expected = tensor([1.0], check=Check("max_abs", 1.0))
+    assert fault(expected, None) == "is missing"
+    assert fault(expected, tensor([b"1"], datatype="BYTES")) == "is BYTES instead of FP32"
+
+
+def test_a_shape_that_the_values_do_not_fill_is_a_difference():
+    assert "has 1 values" in fault(tensor([1.0, 2.0], check=Check("equal")), tensor([1.0], [2]))
+
+
+@pytest.mark.parametrize(
+    ("check", "found", "excess"),
+    [(Check("max_abs", 0.5), 0.25, -0.25), (Check("min_cosine", 0.9), 0.8, 0.1), (Check("equal"), 1.0, 1.0)],
+)
+def test_what_is_found_is_in_the_measure_of_the_check(check, found, excess):
+    given = {"max_abs": [1.0, 0.25], "min_cosine": [0.8, 0.6], "equal": [1.0, 2.0]}[check.kind]
+    comparison = compare(tensor([1.0, 0.0], check=check), tensor(given))
+    assert comparison.found == pytest.approx(found)
+    assert comparison.excess == pytest.approx(excess)
+    assert (comparison.fault is not None) == (excess > 0)
+
+
+def test_a_nan_is_the_largest_difference_wherever_it_stands():
+    for values in ([math.nan, 2.0], [2.0, math.nan]):
+        comparison = compare(tensor([0.0, 0.0], check=Check("max_abs", 5.0)), tensor(values))
+        assert math.isnan(comparison.found)
+        assert comparison.excess == math.inf
+
+
+def test_an_output_without_values_does_not_differ():
+    for check in (Check("max_abs", 0.0), Check("min_cosine", 1.0), Check("equal")):
+        assert fault(tensor([], [0, 3], check), tensor([], [0, 3])) is None
 
 
 def test_bytes_must_be_equal_to_the_last_one():
     expected = tensor([b"a\0"], check=Check("equal"), datatype="BYTES")
-    assert compare(expected, tensor([b"a\0"], datatype="BYTES")) is None
-    assert compare(expected, tensor([b"a"], datatype="BYTES")) is not None
+    assert fault(expected, tensor([b"a\0"], datatype="BYTES")) is None
+    assert fault(expected, tensor([b"a"], datatype="BYTES")) is not None
 
 
 @pytest.mark.parametrize(("given_value", "is_same"), [(1.01, True), (1.1, False), (math.nan, False), (math.inf, False)])
 def test_max_abs_bounds_every_value(given_value, is_same):
     expected = tensor([1.0, 1.0], check=Check("max_abs", 0.05))
-    assert (compare(expected, tensor([1.0, given_value])) is None) == is_same
+    assert (fault(expected, tensor([1.0, given_value])) is None) == is_same
 
 
 def test_min_cosine_is_asked_of_every_row():
     expected = tensor([1.0, 0.0, 0.0, 1.0], [2, 2], Check("min_cosine", 0.99))
-    assert compare(expected, tensor([2.0, 0.0, 0.0, 3.0], [2, 2])) is None
-    assert compare(expected, tensor([1.0, 0.0, 1.0, 0.0], [2, 2])) is not None
+    assert fault(expected, tensor([2.0, 0.0, 0.0, 3.0], [2, 2])) is None
+    assert fault(expected, tensor([1.0, 0.0, 1.0, 0.0], [2, 2])) is not None
 
 
 def test_a_row_of_zeros_has_no_direction_and_is_a_difference():
-    assert compare(tensor([1.0, 0.0], check=Check("min_cosine", 0.0)), tensor([0.0, 0.0])) is not None
+    assert fault(tensor([1.0, 0.0], check=Check("min_cosine", 0.0)), tensor([0.0, 0.0])) is not None
 
 
 @given(st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=1, max_size=20))
@@ -48,8 +87,8 @@ def test_the_cosine_is_that_of_numpy(pairs):
         return
     cosine = float(want @ have / norms)
     just_below, just_above = (Check("min_cosine", cosine + step) for step in (-1e-6, 1e-6))
-    assert compare(tensor(want.tolist(), check=just_below), tensor(have.tolist())) is None
-    assert compare(tensor(want.tolist(), check=just_above), tensor(have.tolist())) is not None
+    assert fault(tensor(want.tolist(), check=just_below), tensor(have.tolist())) is None
+    assert fault(tensor(want.tolist(), check=just_above), tensor(have.tolist())) is not None
 
 
 @given(st.lists(st.binary(max_size=30)))

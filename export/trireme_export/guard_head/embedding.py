@@ -14,9 +14,10 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.guard_head.training import Windows
 from trireme_export.progress import Advance
 from trireme_export.sentence_layout import read_layout
-from trireme_export.text_encoder import build_encoder, read_tokenizer
+from trireme_export.text_encoder import build_encoder
 from trireme_export.text_network import TextNetwork
 from trireme_export.text_original import split_into_windows
+from trireme_export.text_tokenizer import read_tokenizer
 from trireme_export.weights import read_weights
 
 TOKENS_PER_BATCH = 4096

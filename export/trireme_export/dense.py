@@ -1,0 +1,65 @@
+"""The module Dense of sentence-transformers: a linear layer with an activation on the pooled vector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from trireme_export.checkpoint import Checkpoint
+from trireme_export.errors import CheckpointRefused
+from trireme_export.intake import load_strictly
+from trireme_export.weights import read_weights
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    f"torch.nn.modules.{place}": activation
+    for place, activation in {
+        "activation.GELU": nn.GELU,
+        "activation.ReLU": nn.ReLU,
+        "activation.Sigmoid": nn.Sigmoid,
+        "activation.Tanh": nn.Tanh,
+        "linear.Identity": nn.Identity,
+    }.items()
+}
+_KEYS = {"in_features", "out_features", "bias", "activation_function"}
+
+
+class Dense(nn.Module):
+    """(..., in_features) -> (..., width)."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.width: int = config["out_features"]
+        self.linear = nn.Linear(config["in_features"], self.width, bias=config["bias"])
+        self.activation = ACTIVATIONS[config["activation_function"]]()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        activated: Tensor = self.activation(self.linear(vectors))
+        return activated
+
+
+def read_dense(checkpoint: Checkpoint, folder: str, width: int, cache: Path) -> Dense:
+    """The module whose files are in `folder` of the checkpoint, for vectors of `width`, ready for inference.
+
+    Raises:
+        CheckpointRefused: its config has other keys or another activation than known, it or its tensors do not fit.
+    """
+    name = f"{folder}/config.json"
+    config = checkpoint.read_json(name)
+    if config.keys() != _KEYS:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {name} has the keys {', '.join(config)}; needed are {', '.join(sorted(_KEYS))}"
+        )
+    if config["activation_function"] not in ACTIVATIONS:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {name}: activation_function is {config['activation_function']!r}; "
+            f"{', '.join(ACTIVATIONS)} can be exported"
+        )
+    if config["in_features"] != width:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {name}: in_features is {config['in_features']!r}; the encoder's vectors have {width}"
+        )
+    dense = Dense(config)
+    load_strictly(dense, read_weights(checkpoint, cache, folder), lambda tensor: tensor)
+    return dense.eval()

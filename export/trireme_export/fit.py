@@ -1,0 +1,65 @@
+"""Whether the exporter could build its network from tensors of such names and shapes, which have no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trireme_export.errors import CheckpointRefused
+from trireme_export.families import FAMILIES
+from trireme_export.stored_tensor import StoredTensor
+
+_DTYPES = {  # as torch calls them; any other is a float of eight bits or fewer
+    **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "BOOL": "bool"},
+    **{
+        f"{letter}{bits}": f"{kind}{bits}" for letter, kind in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
+    },
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What the exporter's own intake says."""
+
+    refusal: str | None = None  # None: every key of the config and every tensor is accounted for
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+
+
+def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_classifier: bool) -> Fit | None:
+    """None: the exporter does not know the family. Loads torch and transformers."""
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
+        return None
+    for key in ("num_hidden_layers", "n_layers"):
+        layers = config.get(key)
+        if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever
+            return Fit(refusal=f"config.json: {key} is {layers}, and there are {len(tensors)} tensors")
+    return _build(config, tensors, is_classifier)
+
+
+def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classifier: bool) -> Fit:
+    import torch
+
+    from trireme_export.intake import TensorsDoNotFit
+    from trireme_export.text_encoder import build_classifier, build_encoder
+
+    try:
+        with torch.device("meta"):
+            build = build_classifier if is_classifier else build_encoder
+            build(config, {each.name: _empty(each) for each in tensors}, "eager")
+    except TensorsDoNotFit as error:
+        return Fit(refusal=str(error), missing=tuple(error.missing), unexpected=tuple(error.unexpected))
+    except CheckpointRefused as error:
+        return Fit(refusal=str(error))
+    except Exception as error:  # the library raises whatever a config makes it do
+        return Fit(refusal=f"config.json: the transformers library refuses it: {' '.join(str(error).split())}")
+    return Fit()
+
+
+def _empty(tensor: StoredTensor) -> Any:
+    """Of the same shape and dtype, without storage."""
+    import torch
+
+    return torch.empty(tensor.shape, dtype=getattr(torch, _DTYPES.get(tensor.dtype, "float32")), device="meta")

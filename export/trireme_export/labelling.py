@@ -1,0 +1,82 @@
+"""How logits become labels: what a classifier's description says. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trireme_export.errors import CheckpointRefused
+
+_FUNCTIONS: Mapping[str | None, Literal["softmax", "sigmoid"]] = {
+    None: "softmax",
+    "single_label_classification": "softmax",
+    "multi_label_classification": "sigmoid",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """`threshold` and `positive_label` go together: that label is given exactly when its score reaches the threshold.
+
+    Without them the label with the largest score is given.
+    """
+
+    labels: tuple[str, ...]  # in the order of the logits
+    function: Literal["softmax", "sigmoid"]
+    positive_label: str | None = None
+    threshold: float | None = None
+
+
+def read_labelling(config: Mapping[str, Any]) -> Labelling:
+    """What `config.json` of a classifier says of its labels.
+
+    Raises:
+        CheckpointRefused: the labels contradict each other, or the head is a regression.
+    """
+    labels = _labels(config)
+    problem = config.get("problem_type")
+    if problem not in _FUNCTIONS:
+        known = ", ".join(name for name in _FUNCTIONS if name)
+        raise CheckpointRefused(f"config.json: problem_type is {problem!r}; {known} can be exported")
+    if len(labels) == 1 and _FUNCTIONS[problem] == "softmax":
+        raise CheckpointRefused(
+            "config.json: one label, whose softmax is always 1. If the sigmoid of its logit is a probability, "
+            "set problem_type to multi_label_classification; a regression cannot be exported"
+        )
+    return Labelling(labels=labels, function=_FUNCTIONS[problem])
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    names = config.get("id2label")
+    if not isinstance(names, Mapping) or not names or not all(isinstance(name, str) for name in names.values()):
+        raise CheckpointRefused(
+            f"config.json: id2label is {names!r}; it must name every logit, as in "
+            '{"0": "negative", "1": "positive"}: write the names in the order in which the model was trained'
+        )
+    wanted = [str(index) for index in range(len(names))]
+    if sorted(names, key=str) != sorted(wanted):
+        raise CheckpointRefused(
+            f"config.json: id2label has the indices {', '.join(map(str, names))}; "
+            f"{len(names)} labels must have 0 to {len(names) - 1}, each once"
+        )
+    labels = tuple(names[index] for index in wanted)
+    _check_inverse(labels, config.get("label2id"))
+    for key in ("num_labels", "_num_labels"):
+        if config.get(key, len(labels)) != len(labels):
+            raise CheckpointRefused(f"config.json: {key} is {config[key]!r}, but id2label names {len(labels)} labels")
+    return labels
+
+
+def _check_inverse(labels: tuple[str, ...], indices: object) -> None:
+    """`label2id` may be missing; where it is there it must say the same as `id2label`."""
+    if len(set(labels)) != len(labels):
+        raise CheckpointRefused(f"config.json: id2label gives a name twice: {', '.join(labels)}")
+    if indices is None:
+        return
+    expected = {label: index for index, label in enumerate(labels)}
+    if indices != expected:
+        raise CheckpointRefused(
+            f"config.json: id2label and label2id contradict each other: id2label means {expected}, label2id says "
+            f"{indices}. Find out in which order the model was trained, and correct the one that is wrong"
+        )

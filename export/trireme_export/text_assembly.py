@@ -1,0 +1,87 @@
+"""What text entries have in common: inputs of any size, a tokenizer, and how graph and answers are checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from trireme_export.assembly import Assembly, GoldenSample, Tolerance
+from trireme_export.catalogue import MAX_BATCH_SIZE
+from trireme_export.checkpoint import Checkpoint
+from trireme_export.labelling import Labelling
+from trireme_export.steps import CpuPrecision, EntrySteps, classification_steps, embedding_steps
+from trireme_export.text_golden import TextReference, classification_sample, embedding_sample
+from trireme_export.text_original import split_into_windows
+from trireme_export.text_parity import text_parity_cases
+from trireme_export.text_samples import BENIGN, EMOJI, EMPTY, LONG, PARITY_TEXTS, PLAIN
+from trireme_export.text_tokenizer import FILE
+
+TOLERANCE = Tolerance(max_abs=1e-4, min_cosine=0.999999)
+LOGITS_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=0.999999)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextModel:
+    """A text model, read from a checkpoint."""
+
+    checkpoint: Checkpoint
+    vocabulary: int  # ids below this have a vector
+    precision: CpuPrecision  # that the stand-in for CPUs may compute in
+    network: nn.Module
+    reference: TextReference
+
+
+def embedding_assembly(model: TextModel, width: int, *, normalize: bool) -> Assembly:
+    """Text to a vector of `width` numbers."""
+
+    def golden() -> list[GoldenSample]:
+        requests = ([PLAIN], [EMPTY], [LONG], [EMOJI, BENIGN])
+        return [embedding_sample(model.reference, texts, normalize=normalize) for texts in requests]
+
+    steps = embedding_steps(model.reference.windows, width, normalize=normalize, precision=model.precision)
+    return _assembly("sentence-embedding", model, steps, TOLERANCE, golden)
+
+
+def classification_assembly(model: TextModel, labelling: Labelling, requests: Sequence[Sequence[str]]) -> Assembly:
+    """Text to label; `requests` are the texts of the golden samples."""
+
+    def golden() -> list[GoldenSample]:
+        return [classification_sample(model.reference, texts, labelling) for texts in requests]
+
+    steps = classification_steps(model.reference.windows, labelling, precision=model.precision)
+    assembly = _assembly("text-classification", model, steps, LOGITS_TOLERANCE, golden)
+    labels = json.dumps(labelling.labels).encode()
+    return dataclasses.replace(assembly, files={**assembly.files, "postprocess/labels.json": labels})
+
+
+def _assembly(
+    task: str, model: TextModel, steps: EntrySteps, tolerance: Tolerance, golden: Callable[[], list[GoldenSample]]
+) -> Assembly:
+    """Parity texts are cut to one window."""
+    reference, windows = model.reference, model.reference.windows
+    texts = [split_into_windows(reference.tokenizer, text, windows)[0] for text in PARITY_TEXTS]
+    dynamic = {0: "batch", 1: "length"}
+    return Assembly(
+        task=task,
+        network=model.network,
+        example=_example(),
+        dynamic={"input_ids": dynamic, "attention_mask": dynamic},
+        output=steps.steps[1].outputs[0].name,
+        ranges={"batch": (1, MAX_BATCH_SIZE), "length": (1, windows.max_length * windows.max_windows)},
+        steps=steps,
+        files={f"preprocess/{FILE}": model.checkpoint.path(FILE).read_bytes()},
+        tolerance=tolerance,
+        parity_cases=lambda: text_parity_cases(reference.original, texts, model.vocabulary, windows.max_length),
+        golden_samples=golden,
+    )
+
+
+def _example() -> dict[str, torch.Tensor]:
+    """Two rows of two segments and padding; no size that the graph must not be bound to repeats."""
+    mask = torch.tensor([[1, 1, 1, 1, 2, 2, 2, 0, 0], [1, 1, 2, 2, 2, 2, 2, 2, 2]])
+    return {"input_ids": torch.arange(18).reshape(2, 9) + 1, "attention_mask": mask}

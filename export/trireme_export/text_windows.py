@@ -1,0 +1,48 @@
+"""How long a window of a checkpoint's texts may be: by its positions, and by what its files say of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from trireme_export.catalogue import TextWindows
+from trireme_export.checkpoint import Checkpoint
+from trireme_export.errors import CheckpointRefused
+from trireme_export.families import Placement
+from trireme_export.intake import family_of
+from trireme_export.text_encoder import library_config
+
+TOKENIZER_CONFIG = "tokenizer_config.json"
+MAX_TOKENS = 512 * 256  # of one text
+OVERLAP_SHARE = 8  # an eighth of a window is shared with the next
+
+
+def position_count(config: Mapping[str, Any]) -> int:
+    """How many tokens of a text have a position, by a checkpoint's `config.json`."""
+    library = library_config(config)
+    count: int = library.max_position_embeddings
+    after_padding = family_of(config).placement in (Placement.AFTER_PADDING, Placement.AFTER_PADDING_BY_DISTANCE)
+    return count - library.pad_token_id - 1 if after_padding else count
+
+
+def decide_windows(
+    checkpoint: Checkpoint, positions: int, combine: Literal["mean", "max"], trained_length: int | None = None
+) -> TextWindows:
+    """Windows as long as the positions, `trained_length` and the tokenizer's `model_max_length` allow."""
+    limits = [positions, trained_length or positions, _model_max_length(checkpoint) or positions]
+    length = min(limits)
+    return TextWindows(
+        max_length=length, overlap=length // OVERLAP_SHARE, max_windows=max(1, MAX_TOKENS // length), combine=combine
+    )
+
+
+def _model_max_length(checkpoint: Checkpoint) -> int | None:
+    """The library writes a number of thirty digits where nobody has said one."""
+    if TOKENIZER_CONFIG not in checkpoint.files:
+        return None
+    limit = checkpoint.read_json(TOKENIZER_CONFIG).get("model_max_length")
+    if limit is not None and (not isinstance(limit, int | float) or limit < 8):
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {TOKENIZER_CONFIG}: model_max_length is {limit!r}; it must be a number of tokens from 8"
+        )
+    return None if limit is None else int(limit)
