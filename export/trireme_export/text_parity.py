@@ -12,6 +12,7 @@ from trireme_export.text_original import Original
 
 SEED = 20_24
 UNTRACED_SHAPES = ((1, 1), (3, 17), (2, 512), (5, 33))
+LONGEST = 2048  # tokens of a row: memory grows with their square
 Ids = Sequence[int]
 
 
@@ -27,7 +28,8 @@ def text_parity_cases(
     yield _packed("all texts packed into one row", texts, expected)
     yield _packed("all texts packed, the last first", texts[::-1], expected[::-1])
     random = np.random.default_rng(SEED)
-    for batch, length in UNTRACED_SHAPES:
+    longer = ((1, min(max_length, LONGEST)),) if max_length > 512 else ()
+    for batch, length in UNTRACED_SHAPES + longer:
         sequences = random.integers(0, vocabulary, (batch, min(length, max_length))).tolist()
         rows = original.rows(sequences)
         yield _case(f"random ids of shape ({batch}, {length})", sequences, rows[:, None])

@@ -14,14 +14,25 @@ pytestmark = pytest.mark.system
 TEXTS = ("the three banks of oars moved as one", "rowing at dawn", "", "An ancient row: [PAD] [MASK] 三段櫂船 🚣")
 
 
-def test_labels_and_scores_are_those_of_the_librarys_pipeline(tmp_path):
-    folder, repository = tmp_path / "weather", tmp_path / "repository"
-    write_tiny_classifier(folder, "bert")
-    exported = CliRunner().invoke(export, [str(folder), "--repository", str(repository)])
-    assert exported.exit_code == 0, exported.output
-    classify = pipeline("text-classification", model=str(folder), top_k=None)
+@pytest.mark.parametrize(
+    "families",
+    [("bert",), pytest.param(("roberta", "mpnet", "deberta-v3", "modernbert"), marks=pytest.mark.slow)],
+    ids=["bert", "others"],
+)
+def test_labels_and_scores_are_those_of_the_librarys_pipeline(tmp_path, families):
+    repository = tmp_path / "repository"
+    for family in families:
+        write_tiny_classifier(tmp_path / family, family)
+        exported = CliRunner().invoke(export, [str(tmp_path / family), "--repository", str(repository)])
+        assert exported.exit_code == 0, exported.output
     with serve(tmp_path, repository=repository) as serving:
-        answer = over_http(serving, "weather", "text", [text.encode() for text in TEXTS])
+        for family in families:
+            answer = over_http(serving, family, "text", [text.encode() for text in TEXTS])
+            check_answer(answer, pipeline("text-classification", model=str(tmp_path / family), top_k=None))
+
+
+def check_answer(answer, classify):
+    """`answer` is to all TEXTS; `classify` gives a text's labels with their scores, the best first."""
     order = {label: index for index, label in classify.model.config.id2label.items()}
     for index, text in enumerate(TEXTS):
         ranked = classify([text])[0]
