@@ -1,4 +1,4 @@
-"""The models that ship: where their checkpoints come from and how they are served. Data only, no torch."""
+"""The models that ship, and what may be asked of a user's own checkpoint. Data only, no torch."""
 
 from __future__ import annotations
 

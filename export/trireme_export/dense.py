@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
-from trireme_export.intake import load_strictly
+from trireme_export.intake import load_strictly, read_settings
+from trireme_export.sentence_layout import IN_PLACE
 from trireme_export.weights import read_weights
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -46,11 +47,9 @@ def read_dense(checkpoint: Checkpoint, folder: str, width: int, cache: Path) -> 
         CheckpointRefused: its config has other keys or another activation than known, it or its tensors do not fit.
     """
     name = f"{folder}/config.json"
-    config = checkpoint.read_json(name)
-    if config.keys() != _KEYS:
-        raise CheckpointRefused(
-            f"{checkpoint.uri}: {name} has the keys {', '.join(config)}; needed are {', '.join(sorted(_KEYS))}"
-        )
+    config = read_settings(checkpoint, name, _KEYS, {**IN_PLACE, "use_residual": False})
+    if missing := sorted(_KEYS - config.keys()):
+        raise CheckpointRefused(f"{checkpoint.uri}: {name}: {', '.join(missing)}: missing")
     if config["activation_function"] not in ACTIVATIONS:
         raise CheckpointRefused(
             f"{checkpoint.uri}: {name}: activation_function is {config['activation_function']!r}; "

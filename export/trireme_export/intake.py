@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES, Family
 
@@ -45,6 +46,24 @@ def check_keys(config: Mapping[str, Any], family: Family, declared: Iterable[str
     for key, only in family.only_values.items():
         if config.get(key, only) != only:
             raise CheckpointRefused(f"config.json: {key} is {config[key]!r}; only {only!r} can be exported")
+
+
+def read_settings(checkpoint: Checkpoint, name: str, free: Iterable[str], only: Mapping[str, object]) -> dict[str, Any]:
+    """The JSON object in the file `name`: its keys are `free` to have any value, or have that in `only`.
+
+    Raises:
+        CheckpointRefused: there is no such file, or it has another key or value.
+    """
+    settings: dict[str, Any] = checkpoint.read_json(name)
+    for key, value in settings.items():
+        if key in only and value != only[key]:
+            raise CheckpointRefused(f"{checkpoint.uri}: {name}: {key} is {value!r}; only {only[key]!r} can be exported")
+        if key not in only and key not in free:
+            known = ", ".join(sorted({*free, *only}))
+            raise CheckpointRefused(
+                f"{checkpoint.uri}: {name}: {key} is not known, so not safe to ignore; known: {known}"
+            )
+    return settings
 
 
 def encoder_name(name: str, family: Family) -> str:

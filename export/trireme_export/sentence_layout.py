@@ -5,19 +5,29 @@ The layout is that of the sentence-transformers library: `modules.json` lists th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
+from trireme_export.intake import read_settings
 from trireme_export.text_network import Pooling
 
-_MODES = {"pooling_mode_mean_tokens": Pooling.MEAN, "pooling_mode_cls_token": Pooling.CLS}
-_IRRELEVANT = {"word_embedding_dimension", "include_prompt"}  # no prompt is put before the texts
-
-
 MODULES, TRANSFORMER, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+IN_PLACE: Mapping[str, object] = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
 _PREFIX = "sentence_transformers."
+_PLAIN_TRANSFORMER: Mapping[str, object] = {
+    "do_lower_case": False,  # a tokenizer lowers case by its own tokenizer.json
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+_MODES = {"mean": Pooling.MEAN, "cls": Pooling.CLS}
+_OLD_MODES = {
+    **{f"pooling_mode_{mode}_tokens": mode for mode in ("mean", "max", "mean_sqrt_len", "weightedmean")},
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +57,10 @@ def read_layout(checkpoint: Checkpoint) -> SentenceLayout:
     if modules[0]["path"]:
         raise CheckpointRefused(f"{checkpoint.uri}: {MODULES} keeps the encoder in {modules[0]['path']}")
     _check_prompt(checkpoint)
+    if "Normalize" in kinds:
+        _check_normalize(checkpoint, f"{modules[-1]['path']}/config.json")
     return SentenceLayout(
-        pooling=_pooling(checkpoint, checkpoint.read_json(f"{modules[1]['path']}/config.json")),
+        pooling=_pooling(checkpoint, f"{modules[1]['path']}/config.json"),
         normalize="Normalize" in kinds,
         dense=modules[2]["path"] if "Dense" in kinds else None,
         trained_length=_trained_length(checkpoint),
@@ -63,17 +75,18 @@ def _kind(checkpoint: Checkpoint, module: str) -> str:
 
 
 def _trained_length(checkpoint: Checkpoint) -> int | None:
+    """Since sentence-transformers 6 the tokenizer's own files say it instead."""
     if TRANSFORMER not in checkpoint.files:
         return None
-    config = checkpoint.read_json(TRANSFORMER)
-    unknown = sorted(config.keys() - {"max_seq_length", "do_lower_case"})
-    if unknown or config.get("do_lower_case"):
-        raise CheckpointRefused(
-            f"{checkpoint.uri}: {TRANSFORMER}: {', '.join(unknown) or 'do_lower_case is true'}: only max_seq_length "
-            "can be followed; a tokenizer lowers case by its own tokenizer.json"
-        )
-    length: int | None = config.get("max_seq_length")
+    settings = read_settings(checkpoint, TRANSFORMER, {"max_seq_length", "unpad_inputs"}, _PLAIN_TRANSFORMER)
+    length: int | None = settings.get("max_seq_length")
     return length
+
+
+def _check_normalize(checkpoint: Checkpoint, name: str) -> None:
+    """Before sentence-transformers 6 it had no file."""
+    if name in checkpoint.files:
+        read_settings(checkpoint, name, (), IN_PLACE)
 
 
 def _check_prompt(checkpoint: Checkpoint) -> None:
@@ -86,11 +99,15 @@ def _check_prompt(checkpoint: Checkpoint) -> None:
         )
 
 
-def _pooling(checkpoint: Checkpoint, config: dict[str, Any]) -> Pooling:
-    chosen = [key for key, value in config.items() if value and key not in _IRRELEVANT]
-    if len(chosen) != 1 or chosen[0] not in _MODES:
+def _pooling(checkpoint: Checkpoint, name: str) -> Pooling:
+    """`pooling_mode` names it; before sentence-transformers 6 there was a key for every mode."""
+    sizes = {"word_embedding_dimension", "embedding_dimension", "include_prompt"}  # no prompt is put before the texts
+    settings = read_settings(checkpoint, name, {*sizes, "pooling_mode", *_OLD_MODES}, {})
+    chosen = settings.get("pooling_mode", [mode for key, mode in _OLD_MODES.items() if settings.get(key)])
+    modes = [chosen] if isinstance(chosen, str) else chosen
+    if len(modes) != 1 or modes[0] not in _MODES:
         raise CheckpointRefused(
-            f"{checkpoint.uri}: pools by {', '.join(chosen) or 'nothing'}; "
+            f"{checkpoint.uri}: {name}: pools by {', '.join(modes) or 'nothing'}; "
             f"exactly one of {', '.join(_MODES)} can be exported"
         )
-    return _MODES[chosen[0]]
+    return _MODES[modes[0]]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 from trireme_export.commands import export
 from trireme_export.installed import manifest_path
@@ -155,6 +156,15 @@ def test_weights_in_several_files_are_read(folder, repository):
     model.save_pretrained(folder, max_shard_size="20KB")
     assert len(list(folder.glob("*.safetensors"))) > 2
     assert "would write checkpoint_network/1/model.onnx" in run(folder, "--repository", repository, "--dry-run")
+
+
+def test_a_pickle_is_read_when_it_is_allowed(folder, repository, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRIREME_CACHE", str(tmp_path / "cache"))
+    write_tiny_classifier(folder, "bert")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    said = run(folder, "--repository", repository, "--allow-pickle", "--dry-run")
+    assert "architecture: BertForSequenceClassification" in said
 
 
 def test_a_dry_run_says_what_was_found_and_writes_nothing(folder, repository):

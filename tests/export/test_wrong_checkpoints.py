@@ -206,11 +206,15 @@ def test_shards_that_their_index_does_not_name(classifier):
 @pytest.mark.parametrize(
     ("file", "changes", "named"),
     [
-        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is true"),
-        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True; only False"),
+        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task is 'fill-mask'"),
+        ("sentence_bert_config.json", {"processing_kwargs": {}}, "processing_kwargs is not known"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}, "pools by mean, max"),
+        ("1_Pooling/config.json", {"pooling_mode": None}, "pools by nothing; exactly one of mean, cls"),
+        ("2_Dense/config.json", {"use_residual": True}, "use_residual is True; only False"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name is 'query'"),
         ("2_Dense/config.json", {"activation_function": "torch.nn.modules.activation.Mish"}, "Mish"),
-        ("2_Dense/config.json", {"scale": 3}, "has the keys in_features"),
+        ("2_Dense/config.json", {"scale": 3}, "scale is not known"),
         ("2_Dense/config.json", {"in_features": 8}, "in_features is 8; the encoder's vectors have 32"),
         ("tokenizer_config.json", {"model_max_length": 3}, "model_max_length is 3"),
     ],

@@ -170,27 +170,37 @@ def write_tiny_encoder(folder: Path, name: str) -> None:
 
 
 def write_sentence_layout(folder: Path, pooling: str, *further: str) -> None:
-    """The files that sentence-transformers puts beside an encoder; `further` are the modules after the pooling."""
-    kinds = ["Transformer", "Pooling", *further]
-    paths = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds[1:], start=1))]
+    """The files that sentence-transformers 6.2 puts beside an encoder; `further` are the modules after the pooling."""
+    kinds = {"Transformer": "base", "Pooling": "sentence_transformer", "Dense": "base", "Normalize": "base"}
     modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (path, kind) in enumerate(zip(paths, kinds, strict=True))
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.{kinds[kind]}.modules.{kind.lower()}.{kind}",
+        }
+        for index, kind in enumerate(("Transformer", "Pooling", *further))
     ]
     write_json(folder / "modules.json", modules)
-    (folder / "1_Pooling").mkdir()
-    modes = {f"pooling_mode_{mode}": mode.startswith(pooling) for mode in ("cls_token", "mean_tokens", "max_tokens")}
-    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **modes})
+    for index, kind in enumerate(("Pooling", *further), start=1):
+        (folder / f"{index}_{kind}").mkdir()
+    pooled = {"embedding_dimension": 32, "pooling_mode": pooling, "include_prompt": True}
+    write_json(folder / "1_Pooling" / "config.json", pooled)
+    text = {"method": "forward", "method_output_name": "last_hidden_state"}
+    transformer = {"transformer_task": "feature-extraction", "modality_config": {"text": text}}
+    write_json(folder / "sentence_bert_config.json", {**transformer, "module_output_name": "token_embeddings"})
+    prompts = {"default_prompt_name": None, "prompts": {"query": "", "document": ""}, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
 
 
 def write_dense(folder: Path) -> nn.Linear:
     """The files of a module Dense with tanh, from 32 numbers to 5; its linear layer."""
-    folder.mkdir()
     linear = nn.Linear(32, 5)
     save_file({f"linear.{name}": tensor for name, tensor in linear.state_dict().items()}, folder / "model.safetensors")
     activation = "torch.nn.modules.activation.Tanh"
     config = {"in_features": 32, "out_features": 5, "bias": True, "activation_function": activation}
-    write_json(folder / "config.json", config)
+    names = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
+    write_json(folder / "config.json", config | names)
     return linear
 
 
