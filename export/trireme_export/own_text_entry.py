@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trireme_export.assembly import Assembly
-from trireme_export.catalogue import OwnText, TextTask, TextWindows
-from trireme_export.checkpoint import Checkpoint, model_folder
+from trireme_export.catalogue import TASKS, OwnText, TextTask, TextWindows
+from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import family_of
 from trireme_export.labelling import Labelling, read_labelling
 from trireme_export.library_head import LibraryHead
-from trireme_export.sentence_layout import MODULES, SentenceLayout, read_layout
+from trireme_export.model_folder import model_folder
+from trireme_export.sentence_layout import SentenceLayout, read_layout
+from trireme_export.task_detection import MODULES, architectures_of, detect_task
 from trireme_export.text_assembly import TextModel, classification_assembly
 from trireme_export.text_encoder import build_classifier, classifier_architecture, library_config
 from trireme_export.text_entry import sentence_embedding
@@ -32,11 +34,11 @@ _CLASSIFIER = "ForSequenceClassification"
 
 def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Assembly:
     """Text to label or to vector, with the checkpoint's own weights alone."""
-    checkpoint = model_folder(checkpoint)
+    checkpoint = checkpoint.below(model_folder(checkpoint))
     config = checkpoint.read_json("config.json")
     library_config(config)
     check_against_library(checkpoint, read_tokenizer(checkpoint, config), config)
-    if detect_task(task, checkpoint, config) == "text-classification":
+    if _task(task, checkpoint, config) == "text-classification":
         if task.pooling is not None:
             raise CheckpointRefused(
                 "--pooling is for sentence embedding; a classifier's head has its own: leave it out"
@@ -45,13 +47,13 @@ def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Ass
     return _embedding(_layout(task, checkpoint), checkpoint, config, cache)
 
 
-def detect_task(task: OwnText, checkpoint: Checkpoint, config: dict[str, Any]) -> TextTask:
+def _task(task: OwnText, checkpoint: Checkpoint, config: dict[str, Any]) -> TextTask:
     """What `--task` says, or else the layout of the folder and the architecture that `config.json` names.
 
     Raises:
         CheckpointRefused: they say nothing that can be exported, or the architecture is another family's.
     """
-    (architecture, *_) = config.get("architectures") or [""]
+    architecture = next(iter(architectures_of(config)), "")
     known = classifier_architecture(config)
     if architecture.endswith(_CLASSIFIER) and architecture != known:
         raise CheckpointRefused(
@@ -60,10 +62,10 @@ def detect_task(task: OwnText, checkpoint: Checkpoint, config: dict[str, Any]) -
         )
     if task.task is not None:
         return task.task
-    if MODULES in checkpoint.files:
-        return "sentence-embedding"
-    if architecture == known:
-        return "text-classification"
+    detected = detect_task(checkpoint, config)
+    for task_name in TASKS:
+        if detected is not None and detected.task == task_name:
+            return task_name
     raise CheckpointRefused(
         f"{checkpoint.uri}: config.json names the architecture {architecture or 'nothing'}, and there is no {MODULES}, "
         f"so its task is not known. {known} is exported as text classification, a sentence-transformers folder as "

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import read_settings
+from trireme_export.task_detection import MODULES
 from trireme_export.text_network import Pooling
 
-MODULES, TRANSFORMER, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+TRANSFORMER, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
 IN_PLACE: Mapping[str, object] = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
 _PREFIX = "sentence_transformers."
 _PLAIN_TRANSFORMER: Mapping[str, object] = {

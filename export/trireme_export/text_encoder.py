@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 
 from trireme_export.errors import CheckpointRefused
@@ -90,9 +89,11 @@ def _built(model: Any, config: Mapping[str, Any], attention: Attention, **option
 
 @contextmanager
 def _library_refusals() -> Iterator[None]:
-    """Transformers raises many kinds of errors for a config that it cannot follow."""
+    """What transformers cannot follow is a refusal of the config."""
     try:
         yield
-    except (StrictDataclassError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
+    except CheckpointRefused:
+        raise
+    except Exception as error:  # the library raises whatever a config makes it do
         text = " ".join(str(error).split())
         raise CheckpointRefused(f"config.json: the transformers library refuses it: {text}") from error

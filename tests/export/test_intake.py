@@ -111,7 +111,7 @@ def test_a_config_without_a_size_is_refused(tiny):
 def test_a_cut_weights_file_is_refused(tiny_folder, tmp_path):
     path = tiny_folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointRefused, match=r"model\.safetensors is damaged"):
+    with pytest.raises(CheckpointRefused, match=r"model\.safetensors: cut short"):
         read_weights(open_checkpoint("tiny", tiny_folder), tmp_path)
 
 

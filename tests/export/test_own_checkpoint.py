@@ -2,8 +2,9 @@
 
 import pytest
 from trireme_export.catalogue import OwnText
-from trireme_export.checkpoint import model_folder, open_checkpoint
+from trireme_export.checkpoint import open_checkpoint
 from trireme_export.errors import CheckpointRefused
+from trireme_export.model_folder import model_folder
 from trireme_export.own_checkpoint import InvalidName, own_entry
 
 
@@ -34,14 +35,13 @@ def checkpoint(tmp_path, *names):
 
 
 def test_the_checkpoint_of_a_wheel_is_the_folder_with_the_outermost_config(tmp_path):
-    found = model_folder(
-        checkpoint(tmp_path, "package/model/config.json", "package/model/1_Pooling/config.json", "package/py.typed")
-    )
+    whole = checkpoint(tmp_path, "package/model/config.json", "package/model/1_Pooling/config.json", "package/py.typed")
+    found = whole.below(model_folder(whole))
     assert found.folder == tmp_path / "package" / "model"
     assert sorted(found.files) == ["1_Pooling/config.json", "config.json"]
 
 
-@pytest.mark.parametrize("names", [("a/config.json", "b/config.json"), ("model.safetensors",)])
+@pytest.mark.parametrize("names", [("a/config.json", "b/config.json"), ("README.md",)])
 def test_a_wheel_with_several_checkpoints_or_none_is_refused(tmp_path, names):
-    with pytest.raises(CheckpointRefused, match=r"one folder with a config\.json is needed"):
+    with pytest.raises(CheckpointRefused, match=r"one folder with weights or a config\.json is needed"):
         model_folder(checkpoint(tmp_path, *names))
