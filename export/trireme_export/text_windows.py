@@ -13,7 +13,8 @@ from trireme_export.intake import family_of
 from trireme_export.text_encoder import library_config
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-MAX_TOKENS = 512 * 256  # of one text
+MAX_WINDOWS = 256  # of one text; the stand-in answers with at most as many for each of a batch of 64
+MAX_TOKENS = 512 * MAX_WINDOWS  # of one text
 OVERLAP_SHARE = 8  # an eighth of a window is shared with the next
 
 
@@ -32,7 +33,10 @@ def decide_windows(
     limits = [positions, trained_length or positions, _model_max_length(checkpoint) or positions]
     length = min(limits)
     return TextWindows(
-        max_length=length, overlap=length // OVERLAP_SHARE, max_windows=max(1, MAX_TOKENS // length), combine=combine
+        max_length=length,
+        overlap=length // OVERLAP_SHARE,
+        max_windows=min(MAX_WINDOWS, max(1, MAX_TOKENS // length)),
+        combine=combine,
     )
 
 
