@@ -21,9 +21,14 @@ def sha256_of(path: Path) -> str:
 
 
 def hash_folder(folder: Path) -> dict[str, str]:
-    """Relative path (with slashes) to sha256, of every file below `folder`, sorted."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Relative path (with slashes) to sha256, of every file below `folder`, sorted, but for hidden folders."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path.relative_to(folder)))
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
+
+
+def _is_hidden(path: Path) -> bool:
+    """In `.git`, `.cache` and the like, which change by themselves."""
+    return any(part.startswith(".") for part in path.parent.parts)
 
 
 @contextmanager

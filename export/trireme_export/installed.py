@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from trireme_export.catalogue import Entry
 from trireme_export.errors import InstallFailed
 from trireme_export.files import sha256_of
-from trireme_export.install import CONFIG
+from trireme_export.install import CONFIG, GENERATED
 from trireme_export.steps import entry_models
 
 
@@ -40,12 +41,13 @@ def why_export(repository: Path, entry: str, recipe: str) -> str | None:
 
 
 def check_name_is_free(repository: Path, entry: Entry) -> None:
-    """No other checkpoint's entry has the name of `entry`, or a model that `entry` would overwrite.
+    """No other checkpoint's entry, and no model of another origin, has a name that `entry` would overwrite.
 
     Raises:
         InstallFailed: one has.
     """
     models = entry_models(entry.name)
+    _check_all_are_generated(repository, models)
     for path in repository.glob("*_network/1/manifest.json"):
         try:
             manifest = json.loads(path.read_bytes())
@@ -57,6 +59,17 @@ def check_name_is_free(repository: Path, entry: Entry) -> None:
             raise InstallFailed(
                 f"{repository} has an entry {other} of {source}; "
                 f"choose another --name, or delete its folders {', '.join(taken)}"
+            )
+
+
+def _check_all_are_generated(repository: Path, models: Sequence[str]) -> None:
+    for model in models:
+        config = repository / model / CONFIG
+        written = any(path.is_file() for path in config.parent.rglob("*"))
+        if written and not (config.is_file() and config.read_text(errors="replace").startswith(GENERATED)):
+            raise InstallFailed(
+                f"{config.parent} is a model that was not written by this command; "
+                "choose another --name, or move that folder elsewhere"
             )
 
 

@@ -48,7 +48,7 @@ def read_labelling(config: Mapping[str, Any]) -> Labelling:
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    names = config.get("id2label")
+    names = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # what the library takes for granted
     if not isinstance(names, Mapping) or not names or not all(isinstance(name, str) for name in names.values()):
         raise CheckpointRefused(
             f"config.json: id2label is {names!r}; it must name every logit, as in "

@@ -34,7 +34,13 @@ _CLASSIFIER = "ForSequenceClassification"
 
 def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Assembly:
     """Text to label or to vector, with the checkpoint's own weights alone."""
-    checkpoint = checkpoint.below(model_folder(checkpoint))
+    folder = model_folder(checkpoint)
+    if folder != "." and MODULES in checkpoint.files:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {MODULES} keeps the encoder in {folder}; only one beside {MODULES} can be exported: "
+            "save it again with a newer sentence-transformers, which puts it there"
+        )
+    checkpoint = checkpoint.below(folder)
     config = checkpoint.read_json("config.json")
     library_config(config)
     check_against_library(checkpoint, read_tokenizer(checkpoint, config), config)

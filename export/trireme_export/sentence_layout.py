@@ -14,7 +14,12 @@ from trireme_export.intake import read_settings
 from trireme_export.task_detection import MODULES
 from trireme_export.text_network import Pooling
 
-TRANSFORMER, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+PROMPTS = "config_sentence_transformers.json"
+TRANSFORMER = tuple(  # the library reads the first that is there
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+MIN_WINDOW = 8  # tokens, of which two or more are special
 IN_PLACE: Mapping[str, object] = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
 _PREFIX = "sentence_transformers."
 _PLAIN_TRANSFORMER: Mapping[str, object] = {
@@ -77,10 +82,15 @@ def _kind(checkpoint: Checkpoint, module: str) -> str:
 
 def _trained_length(checkpoint: Checkpoint) -> int | None:
     """Since sentence-transformers 6 the tokenizer's own files say it instead."""
-    if TRANSFORMER not in checkpoint.files:
+    name = next((name for name in TRANSFORMER if name in checkpoint.files), None)
+    if name is None:
         return None
-    settings = read_settings(checkpoint, TRANSFORMER, {"max_seq_length", "unpad_inputs"}, _PLAIN_TRANSFORMER)
-    length: int | None = settings.get("max_seq_length")
+    settings = read_settings(checkpoint, name, {"max_seq_length", "unpad_inputs"}, _PLAIN_TRANSFORMER)
+    length = settings.get("max_seq_length")
+    if length is not None and (not isinstance(length, int) or length < MIN_WINDOW):
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {name}: max_seq_length is {length!r}; it must be a number of tokens from {MIN_WINDOW}"
+        )
     return length
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from trireme_export.assembly import GoldenSample, GoldenTensor, bytes_tensor
 from trireme_export.catalogue import TextWindows
+from trireme_export.errors import CheckpointRefused
 from trireme_export.labelling import Labelling
 from trireme_export.text_original import Original, split_into_windows
 
@@ -39,8 +40,11 @@ def embedding_sample(reference: TextReference, texts: Sequence[str], *, normaliz
     rows = [reference.window_rows(text) for text in texts]
     combine = np.mean if reference.windows.combine == "mean" else np.max
     vectors = np.stack([combine(windows, axis=0) for windows in rows])
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not lengths.all():
+        raise CheckpointRefused("the original gives a vector of nothing but zeros, which has no direction to compare")
     if normalize:
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= lengths
     check = {"min_cosine": MIN_COSINE}
     embedding = GoldenTensor(name="embedding", data_type="FP32", values=vectors.astype(np.float32), check=check)
     return GoldenSample(inputs=(_texts(texts),), outputs=(embedding, _windows(rows)))

@@ -51,8 +51,15 @@ def check_against_library(checkpoint: Checkpoint, tokenizer: Tokenizer, config: 
         CheckpointRefused: they differ for a text, or the special tokens are not those that the model was trained with.
     """
     original = _library_tokenizer(checkpoint)
-    for text in PARITY_TEXTS:
-        ours, theirs = tokenizer.encode(text).ids, list(original(text)["input_ids"])
+    known = {**original.added_tokens_decoder, **tokenizer.get_added_tokens_decoder()}
+    for text in (*PARITY_TEXTS, *(f"row {token.content}oars" for token in known.values())):
+        encoded = original(text)
+        if any(encoded.get("token_type_ids", ())):
+            raise CheckpointRefused(
+                f"{checkpoint.uri}: AutoTokenizer gives tokens of {text!r} another type than 0, which is the only one "
+                "that the exported graph knows"
+            )
+        ours, theirs = tokenizer.encode(text).ids, list(encoded["input_ids"])
         if ours != theirs:
             place = next(at for at in range(len(ours) + 1) if ours[at : at + 1] != theirs[at : at + 1])
             raise CheckpointRefused(

@@ -10,6 +10,7 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Placement
 from trireme_export.intake import family_of
+from trireme_export.sentence_layout import MIN_WINDOW
 from trireme_export.text_encoder import library_config
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -45,8 +46,9 @@ def _model_max_length(checkpoint: Checkpoint) -> int | None:
     if TOKENIZER_CONFIG not in checkpoint.files:
         return None
     limit = checkpoint.read_json(TOKENIZER_CONFIG).get("model_max_length")
-    if limit is not None and (not isinstance(limit, int | float) or limit < 8):
+    if limit is not None and (not isinstance(limit, int | float) or limit < MIN_WINDOW):
         raise CheckpointRefused(
-            f"{checkpoint.uri}: {TOKENIZER_CONFIG}: model_max_length is {limit!r}; it must be a number of tokens from 8"
+            f"{checkpoint.uri}: {TOKENIZER_CONFIG}: model_max_length is {limit!r}; it must be a number of tokens "
+            f"from {MIN_WINDOW}"
         )
     return None if limit is None else int(limit)

@@ -10,7 +10,8 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.safetensors_header import read_header
 from trireme_export.stored_tensor import StoredTensor
 
-INDEX = "model.safetensors.index.json"
+WHOLE = "model.safetensors"  # these two are the names that the libraries load
+INDEX = f"{WHOLE}.index.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +31,19 @@ def read_safetensors(checkpoint: Checkpoint) -> WeightFiles:
     Raises:
         CheckpointRefused: a header is damaged, or the files contradict each other or their index.
     """
-    names = [name for name in checkpoint.files if name.endswith(".safetensors") and "/" not in name]
+    if WHOLE in checkpoint.files and INDEX in checkpoint.files:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {WHOLE} and {INDEX} are both there: delete the one that is older, with its shards"
+        )
     if INDEX in checkpoint.files:
         return _read_sharded(checkpoint)
-    if len(names) > 1:
+    names = [name for name in checkpoint.files if name.endswith(".safetensors") and "/" not in name]
+    if names and WHOLE not in names:
         raise CheckpointRefused(
-            f"{checkpoint.uri}: {', '.join(names)}, and no {INDEX} says which of them belong together"
+            f"{checkpoint.uri}: {', '.join(names)}, and neither {WHOLE} nor {INDEX}, which the library loads: "
+            f"call the file with the weights {WHOLE}, or move what is not of this model elsewhere"
         )
-    return WeightFiles(tensors={name: read_header(checkpoint.path(name)).tensors for name in names})
+    return WeightFiles(tensors={name: read_header(checkpoint.path(name)).tensors for name in names if name == WHOLE})
 
 
 def _read_sharded(checkpoint: Checkpoint) -> WeightFiles:

@@ -14,6 +14,8 @@ from trireme_export.executable_files import is_pickle
 from trireme_export.pickle_conversion import convert_pickle
 from trireme_export.weight_files import read_safetensors
 
+LIBRARY_PICKLE = "pytorch_model.bin"  # the name that the libraries load
+
 
 def read_weights(checkpoint: Checkpoint, cache: Path, folder: str = ".") -> dict[str, Tensor]:
     """Every tensor in `folder` of the checkpoint by its name, memory-mapped.
@@ -40,8 +42,13 @@ def _load(checkpoint: Checkpoint, path: Path) -> dict[str, Tensor]:
 def _converted(checkpoint: Checkpoint, cache: Path) -> Path:
     """The one pickle of a checkpoint without safetensors, as safetensors."""
     found = [name for name in checkpoint.files if "/" not in name and is_pickle(name)]
+    if LIBRARY_PICKLE in found:  # others are of the optimiser, or the arguments of a training
+        found = [LIBRARY_PICKLE]
     if len(found) != 1:
-        raise CheckpointRefused(f"{checkpoint.uri}: one file of weights is needed, found {', '.join(found) or 'none'}")
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: one file of weights is needed, found {', '.join(found) or 'none'}; "
+            "save the model again as safetensors, or move what is not of it elsewhere"
+        )
     (name,) = found
     if not checkpoint.allow_pickle:
         raise CheckpointRefused(

@@ -224,7 +224,7 @@ def test_a_tensor_in_two_shards_is_refused(run, tiny_folder):
 def test_several_files_without_an_index_are_refused(run, tiny_folder):
     shard(tiny_folder, index=False)
     result = run(tiny_folder)
-    assert (result.exit_code, "which of them belong together" in result.stderr) == (4, True)
+    assert (result.exit_code, "and neither model.safetensors nor" in result.stderr) == (4, True)
 
 
 def test_a_damaged_file_is_refused_without_a_traceback(run, tiny_folder):

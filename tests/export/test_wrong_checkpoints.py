@@ -90,7 +90,8 @@ def test_labels_in_another_order(classifier):
         ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "3 labels must have 0 to 2"),
         ({"id2label": {"0": "a", "1": "b"}}, "names 2 labels, but classifier.weight has rows for 3"),
         ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "gives a name twice"),
-        ({"id2label": None}, "id2label is None; it must name every logit"),
+        ({"id2label": {}}, "id2label is {}; it must name every logit"),
+        ({"id2label": None, "label2id": None}, "names 2 labels, but classifier.weight has rows for 3"),
         ({"id2label": {"0": "score"}}, "one label, whose softmax is always 1"),
         ({"id2label": {"0": "a", "1": "b", "2": "c"}, "num_labels": 2}, "num_labels is 2"),
         ({"problem_type": "regression"}, "problem_type is 'regression'; single_label_classification"),
@@ -198,9 +199,11 @@ def test_a_language_model_has_no_classifiers_head(tmp_path):
 
 def test_shards_that_their_index_does_not_name(classifier):
     weights = load_file(classifier / "model.safetensors")
-    index = {"weight_map": dict.fromkeys(weights, "model.safetensors") | {"classifier.extra": "model.safetensors"}}
+    shard = "model-00001-of-00001.safetensors"
+    (classifier / "model.safetensors").rename(classifier / shard)
+    index = {"weight_map": dict.fromkeys(weights, shard) | {"classifier.extra": shard}}
     write_json(classifier / "model.safetensors.index.json", index)
-    assert "classifier.extra is not in model.safetensors" in refusal(classifier)
+    assert f"classifier.extra is not in {shard}" in refusal(classifier)
 
 
 @pytest.mark.parametrize(
@@ -232,3 +235,51 @@ def test_a_module_that_is_the_checkpoints_own_code(encoder):
     modules[2]["type"] = "custom_dense.Dense"
     write_json(encoder / "modules.json", modules)
     assert "modules.json names custom_dense.Dense; only sentence_transformers.* can be exported" in refusal(encoder)
+
+
+def test_a_special_token_that_the_tokenizer_file_lacks(classifier):
+    edit(classifier / "tokenizer_config.json", extra_special_tokens=["@user"])
+    assert "splits 'row @useroars'" in refusal(classifier)
+
+
+def test_special_tokens_that_the_library_takes_as_plain_text(tmp_path):
+    write_tiny_classifier(tmp_path / "own", "roberta")
+    edit(tmp_path / "own" / "tokenizer_config.json", split_special_tokens=True)
+    assert "AutoTokenizer into" in refusal(tmp_path / "own")
+
+
+def test_weights_in_one_file_and_in_shards(classifier):
+    write_json(classifier / "model.safetensors.index.json", {"weight_map": {}})
+    assert "are both there: delete the one that is older" in refusal(classifier)
+
+
+def test_weights_that_the_library_would_not_load(classifier):
+    (classifier / "model.safetensors").rename(classifier / "old.safetensors")
+    assert "old.safetensors, and neither model.safetensors nor" in refusal(classifier)
+
+
+def test_settings_of_an_encoder_under_any_of_their_names(encoder):
+    write_json(encoder / "sentence_roberta_config.json", {"max_seq_length": 16, "do_lower_case": True})
+    (encoder / "sentence_bert_config.json").unlink(missing_ok=True)
+    assert "sentence_roberta_config.json: do_lower_case is True" in refusal(encoder)
+
+
+def test_an_encoder_below_the_list_of_its_modules(encoder):
+    inner = encoder / "0_Transformer"
+    inner.mkdir()
+    for path in [path for path in encoder.iterdir() if path.is_file() and path.name != "modules.json"]:
+        path.rename(inner / path.name)
+    for folder in ("1_Pooling", "2_Dense"):
+        (encoder / folder / "config.json").unlink()
+    (encoder / "2_Dense" / "model.safetensors").unlink()
+    assert "modules.json keeps the encoder in 0_Transformer" in refusal(encoder, "--pooling", "mean")
+
+
+def test_a_model_that_somebody_wrote_by_hand_is_not_replaced(classifier, tmp_path):
+    by_hand = tmp_path / "repository" / "own" / "1" / "model.py"
+    by_hand.parent.mkdir(parents=True)
+    by_hand.write_text("# by hand")
+    result = CliRunner().invoke(export, [str(classifier), "--repository", str(tmp_path / "repository")])
+    assert result.exit_code == 6
+    assert "was not written by this command" in result.stderr
+    assert by_hand.read_text() == "# by hand"
