@@ -44,6 +44,17 @@ class Checkpoint:
         except (ValueError, RecursionError) as error:
             raise CheckpointRefused(f"{self.uri}: {name} is not JSON: {error}") from error
 
+    def read_object(self, name: str) -> dict[str, Any]:
+        """The JSON object in the file `name`.
+
+        Raises:
+            CheckpointRefused: there is no such file, or it holds something else.
+        """
+        content = self.read_json(name)
+        if not isinstance(content, dict):
+            raise CheckpointRefused(f"{self.uri}: {name} is not a JSON object, but {json.dumps(content)[:80]}")
+        return content
+
     def below(self, folder: str) -> Checkpoint:
         """What lies in `folder` of it."""
         inside = {name: PurePosixPath(name) for name in self.files if PurePosixPath(name).is_relative_to(folder)}

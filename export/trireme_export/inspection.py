@@ -9,7 +9,7 @@ from typing import Any
 
 from trireme_export.catalogue import Source
 from trireme_export.checkpoint import Checkpoint
-from trireme_export.errors import CheckpointRefused, SourceUnavailable
+from trireme_export.errors import SourceUnavailable
 from trireme_export.executable_files import executable_files
 from trireme_export.fetch import fetch
 from trireme_export.files import sha256_of
@@ -66,7 +66,7 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
     whole = fetch(Source(uri=uri), cache, advance)
     folder = model_folder(whole)
     checkpoint = whole.below(folder)
-    config = _config(checkpoint)
+    config = checkpoint.read_object(CONFIG) if CONFIG in checkpoint.files else {}
     files = read_safetensors(checkpoint)
     tensors = tuple(files.all_tensors)
     task = detect_task(whole if MODULES in whole.files else checkpoint, config)
@@ -104,13 +104,6 @@ def _inspect_gguf(path: Path) -> Inspection:
         tokenizer=gguf_tokenizer_facts(header, path.name),
         licences=() if licence is None else (Licence(place=path.name, text=licence),),
     )
-
-
-def _config(checkpoint: Checkpoint) -> dict[str, Any]:
-    config = checkpoint.read_json(CONFIG) if CONFIG in checkpoint.files else {}
-    if not isinstance(config, dict):
-        raise CheckpointRefused(f"{checkpoint.uri}: {CONFIG} is not a JSON object")
-    return config
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def family_of(config: Mapping[str, Any]) -> Family:
         CheckpointRefused: it is not known.
     """
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise CheckpointRefused(f"config.json: model_type is {model_type!r}; known are {', '.join(sorted(FAMILIES))}")
     return FAMILIES[model_type]
 
@@ -54,7 +54,7 @@ def read_settings(checkpoint: Checkpoint, name: str, free: Iterable[str], only: 
     Raises:
         CheckpointRefused: there is no such file, or it has another key or value.
     """
-    settings: dict[str, Any] = checkpoint.read_json(name)
+    settings = checkpoint.read_object(name)
     for key, value in settings.items():
         if key in only and value != only[key]:
             raise CheckpointRefused(f"{checkpoint.uri}: {name}: {key} is {value!r}; only {only[key]!r} can be exported")

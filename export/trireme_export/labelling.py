@@ -36,7 +36,7 @@ def read_labelling(config: Mapping[str, Any]) -> Labelling:
     """
     labels = _labels(config)
     problem = config.get("problem_type")
-    if problem not in _FUNCTIONS:
+    if not isinstance(problem, str | None) or problem not in _FUNCTIONS:
         known = ", ".join(name for name in _FUNCTIONS if name)
         raise CheckpointRefused(f"config.json: problem_type is {problem!r}; {known} can be exported")
     if len(labels) == 1 and _FUNCTIONS[problem] == "softmax":

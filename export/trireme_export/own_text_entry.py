@@ -41,7 +41,7 @@ def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Ass
             "save it again with a newer sentence-transformers, which puts it there"
         )
     checkpoint = checkpoint.below(folder)
-    config = checkpoint.read_json("config.json")
+    config = checkpoint.read_object("config.json")
     library_config(config)
     check_against_library(checkpoint, read_tokenizer(checkpoint, config), config)
     if _task(task, checkpoint, config) == "text-classification":

@@ -52,8 +52,8 @@ def read_layout(checkpoint: Checkpoint) -> SentenceLayout:
     Raises:
         CheckpointRefused: it has none, or it has a module or a pooling that the exported graph does not have.
     """
-    modules = checkpoint.read_json(MODULES)
-    kinds = [_kind(checkpoint, str(module["type"])) for module in modules]
+    modules = _modules(checkpoint)
+    kinds = [_kind(checkpoint, module["type"]) for module in modules]
     steps = [kind for kind in kinds if kind in ("Dense", "Normalize")]
     if kinds[:2] != ["Transformer", "Pooling"] or len(kinds) != 2 + len(steps) or steps != sorted(set(steps)):
         raise CheckpointRefused(
@@ -71,6 +71,16 @@ def read_layout(checkpoint: Checkpoint) -> SentenceLayout:
         dense=modules[2]["path"] if "Dense" in kinds else None,
         trained_length=_trained_length(checkpoint),
     )
+
+
+def _modules(checkpoint: Checkpoint) -> list[dict[str, str]]:
+    match checkpoint.read_json(MODULES):
+        case [*modules] if all(
+            isinstance(each, dict) and isinstance(each.get("type"), str) and isinstance(each.get("path"), str)
+            for each in modules
+        ):
+            return modules
+    raise CheckpointRefused(f"{checkpoint.uri}: {MODULES} is no list of modules, each with a type and a path")
 
 
 def _kind(checkpoint: Checkpoint, module: str) -> str:
@@ -102,7 +112,7 @@ def _check_normalize(checkpoint: Checkpoint, name: str) -> None:
 
 def _check_prompt(checkpoint: Checkpoint) -> None:
     """Texts get no prompt; a model that puts one before every text by itself would answer differently."""
-    name = checkpoint.read_json(PROMPTS).get("default_prompt_name") if PROMPTS in checkpoint.files else None
+    name = checkpoint.read_object(PROMPTS).get("default_prompt_name") if PROMPTS in checkpoint.files else None
     if name is not None:
         raise CheckpointRefused(
             f"{checkpoint.uri}: {PROMPTS}: default_prompt_name is {name!r}, a text put before every text. "

@@ -39,7 +39,7 @@ def sentence_embedding(
     checkpoint: Checkpoint, cache: Path, windows: TextWindows, layout: SentenceLayout, *, precision: CpuPrecision
 ) -> Assembly:
     """Text to vector, as `layout` says."""
-    width: int = library_config(checkpoint.read_json("config.json")).hidden_size
+    width: int = library_config(checkpoint.read_object("config.json")).hidden_size
     dense = None if layout.dense is None else read_dense(checkpoint, layout.dense, width, cache)
     model = _read(checkpoint, cache, windows, layout.pooling, dense, precision=precision)
     return embedding_assembly(model, width if dense is None else dense.width, normalize=layout.normalize)
@@ -65,7 +65,7 @@ def _read(  # noqa: PLR0913 - each is another part of the model
     precision: CpuPrecision,
 ) -> TextModel:
     """An encoder, pooled, with an optional head of our own, or the Dense module of its layout."""
-    config = checkpoint.read_json("config.json")
+    config = checkpoint.read_object("config.json")
     weights = read_weights(checkpoint, cache)
     original = TextOriginal(build_encoder(config, weights, None), pooling, head)
     encoder = build_encoder(config, weights, "eager")

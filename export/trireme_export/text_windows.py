@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -45,8 +46,8 @@ def _model_max_length(checkpoint: Checkpoint) -> int | None:
     """The library writes a number of thirty digits where nobody has said one."""
     if TOKENIZER_CONFIG not in checkpoint.files:
         return None
-    limit = checkpoint.read_json(TOKENIZER_CONFIG).get("model_max_length")
-    if limit is not None and (not isinstance(limit, int | float) or limit < MIN_WINDOW):
+    limit = checkpoint.read_object(TOKENIZER_CONFIG).get("model_max_length")
+    if limit is not None and (not isinstance(limit, int | float) or not MIN_WINDOW <= limit < math.inf):
         raise CheckpointRefused(
             f"{checkpoint.uri}: {TOKENIZER_CONFIG}: model_max_length is {limit!r}; it must be a number of tokens "
             f"from {MIN_WINDOW}"

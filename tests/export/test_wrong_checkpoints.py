@@ -283,3 +283,29 @@ def test_a_model_that_somebody_wrote_by_hand_is_not_replaced(classifier, tmp_pat
     assert result.exit_code == 6
     assert "was not written by this command" in result.stderr
     assert by_hand.read_text() == "# by hand"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", [], "config.json is not a JSON object"),
+        ("tokenizer_config.json", ["x"], "tokenizer"),
+        ("modules.json", {}, "no list of modules"),
+        ("modules.json", [{"type": "sentence_transformers.models.Transformer"}], "each with a type and a path"),
+        ("1_Pooling/config.json", [], "1_Pooling/config.json is not a JSON object"),
+        ("sentence_bert_config.json", {"max_seq_length": "256"}, "max_seq_length is '256'"),
+        ("sentence_bert_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
+    ],
+)
+def test_files_that_hold_something_else(encoder, file, content, said):
+    write_json(encoder / file, content)
+    assert said in refusal(encoder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"model_type": ["bert"]}, "model_type is ['bert']"), ({"problem_type": ["x"]}, "problem_type is ['x']")],
+)
+def test_config_values_of_another_kind(classifier, changes, said):
+    edit(classifier / "config.json", **changes)
+    assert said in refusal(classifier)

@@ -28,7 +28,7 @@ def embed_texts(
     texts: Sequence[str], encoder: Checkpoint, cache: Path, windows: TextWindows, advance: Advance
 ) -> Windows:
     """The pooled vectors of every window of `texts`."""
-    config = encoder.read_json("config.json")
+    config = encoder.read_object("config.json")
     network = TextNetwork(
         build_encoder(config, read_weights(encoder, cache), "eager"), read_layout(encoder).pooling
     ).eval()
