@@ -39,6 +39,9 @@ class Pause:
 Steps: TypeAlias = Generator[Ask | Pause, Any, T]
 
 
+LONGEST_TIMEOUT_S = 1e9  # thirty years; gRPC takes much longer ones as over already
+
+
 @dataclass
 class Core:
     """The operations of one client; it remembers what models look like and how many retries are left."""
@@ -51,8 +54,11 @@ class Core:
     models: dict[str, ModelMetadata] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.timeout_s <= 0 or self.concurrency < 1:
-            raise ValueError(f"timeout_s and concurrency must be positive, not {self.timeout_s} and {self.concurrency}")
+        if not 0 < self.timeout_s <= LONGEST_TIMEOUT_S or self.concurrency < 1:
+            raise ValueError(
+                f"timeout_s must be positive and at most {LONGEST_TIMEOUT_S}, and concurrency at least 1, "
+                f"not {self.timeout_s} and {self.concurrency}"
+            )
         self.budget = RetryBudget(self.retry.budget)
 
     def ask(self, call: Call) -> Steps[Any]:

@@ -147,7 +147,7 @@ def test_failures_of_several_requests_at_once_are_one_error(client: Any, caplog:
 
 @pytest.mark.parametrize("limits", [{"timeout_s": 0}, {"timeout_s": -1}, {"concurrency": 0}])
 def test_limits_that_allow_nothing_are_refused(connect: Callable[..., Any], limits: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="must be positive and at most"):
         connect(**limits)
 
 

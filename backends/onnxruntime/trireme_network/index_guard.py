@@ -1,8 +1,8 @@
 """Makes OpenVINO notice indices outside their table: its CPU Gather gives zeros for them, and the answer looks right.
 
-Covers Gather from a table whose size is known (embeddings: words, positions, types); not GatherND, nor computed indices
-into tables of more than 2**24 rows, whose numbers the plugin's fp32 cannot tell apart. Two more nodes in the graph cost
-far more than a look at an array: inputs that are indices are looked at before a run, and indices that can only be a
+Covers Gather from a table whose size is known (embeddings: words, positions, types), but for computed indices into
+tables of more than 2**24 rows, whose numbers the plugin's fp32 cannot tell apart. Two more nodes in the graph cost far
+more than a look at an array: inputs that are indices are looked at before a run, and indices that can only be a
 constant's values once.
 """
 
@@ -15,6 +15,8 @@ from typing import Any
 import openvino as ov  # type: ignore[import-untyped]
 from openvino import opset13 as ops
 from trireme_triton.tensors import Array, Inputs, Outputs
+
+from trireme_network.model_config import ConfigRefused
 
 _INT32_SIZE = 2**31
 _RESHAPES = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -64,9 +66,14 @@ class IndexGuard:
 
 
 def add_index_guard(model: Any) -> IndexGuard:
-    """Add the outputs of `Extremes` to a model that has lookups by computed indices."""
+    """Add the outputs of `Extremes` to a model that has lookups by computed indices.
+
+    Raises:
+        ConfigRefused: it has a lookup that cannot be guarded.
+    """
     input_rows: dict[str, int] = {}
     computed: list[tuple[Any, int]] = []
+    _refuse_gather_nd(model)
     for node in filter(_is_lookup, model.get_ordered_ops()):
         indices, rows = node.input_value(1), _table_rows(node).get_length()
         source = _origin(indices, _RESHAPES)
@@ -76,6 +83,14 @@ def add_index_guard(model: Any) -> IndexGuard:
             computed.append((indices, rows))
     extremes = [_add_extremes(model, number, indices, rows) for number, (indices, rows) in enumerate(computed)]
     return IndexGuard(input_rows, tuple(extremes))
+
+
+def _refuse_gather_nd(model: Any) -> None:
+    """For indices outside, the CPU plugin's GatherND gives whatever lies in memory there, or ends the process."""
+    if any(node.get_type_name() == "GatherND" and not _is_constant(node, 1) for node in model.get_ordered_ops()):
+        raise ConfigRefused(
+            "the graph has the operator GatherND, which OpenVINO does not compute safely; use onnxruntime"
+        )
 
 
 def _add_extremes(model: Any, number: int, indices: Any, rows: int) -> Extremes:

@@ -6,6 +6,7 @@ import pytest
 from openvino import opset13 as ops
 from trireme_network.graph import RunFailed
 from trireme_network.index_guard import add_index_guard
+from trireme_network.model_config import ConfigRefused
 from trireme_network.run_on_openvino import OpenVino
 
 ROWS = 10
@@ -89,6 +90,12 @@ def test_no_index_at_all_is_none_outside(stream):
     run = stream(lookup(ops.squeeze(ops.non_zero(mask, "i64"), 0)), [mask])
     np.testing.assert_array_equal(run({"mask": np.array([True, False, True])})["y"], [0, 2])
     assert run({"mask": np.array([False, False])})["y"].size == 0
+
+
+def test_a_lookup_that_reads_foreign_memory_keeps_the_model_from_loading():
+    indices, table = parameter("i", (-1, 1)), ops.constant(np.ones((4, 3), np.float32))
+    with pytest.raises(ConfigRefused, match=r"GatherND.*use onnxruntime"):
+        add_index_guard(ov.Model([ops.gather_nd(table, indices)], [indices]))
 
 
 def test_integers_of_more_than_32_bits_are_refused_wherever_they_go(x):
