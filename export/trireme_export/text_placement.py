@@ -53,7 +53,8 @@ class DistanceTable(nn.Module):
         place = torch.arange(length)
         most = self.buckets.shape[0] // 2
         distances = place.unsqueeze(1) - place.unsqueeze(0)
-        return self.buckets[distances.clamp(-most, most) + most]
+        rows = (distances.clamp(-most, most) + most).flatten()
+        return self.buckets.index_select(0, rows).reshape(length, length)  # indexing would become a GatherND
 
 
 class EncodePairs(nn.Module):

@@ -13,6 +13,7 @@ from trireme_export.commands import export
 from trireme_export.installed import manifest_path
 from trireme_export.runtimes import installed_runtimes
 from trireme_export.text_samples import BENIGN
+from trireme_network.run_on_openvino import OpenVino
 
 from .tiny_models import (
     LABELS,
@@ -66,6 +67,9 @@ def check_network(path, rows, expected):
     for runtime in installed_runtimes(path):
         np.testing.assert_allclose(runtime.run(padded(rows))[:, 0], expected, atol=2e-5, err_msg=runtime.name)
         np.testing.assert_allclose(runtime.run(packed(rows))[0], expected, atol=2e-5, err_msg=runtime.name)
+    (served,) = OpenVino(path).open_streams(1, 1)  # what the stand-in does: it refuses what it cannot guard
+    (answer,) = served(packed(rows)).values()
+    np.testing.assert_allclose(answer[0], expected, atol=2e-5)
 
 
 def golden_scores(repository, name="checkpoint"):
