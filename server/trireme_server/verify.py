@@ -24,6 +24,13 @@ class Problem:
     fix: str
 
 
+_NO_WIRE = Problem(
+    VerifyCode.NOT_ASKED,
+    "it was not asked: it answers with a stream, which goes over gRPC alone",
+    "leave out --no-grpc",
+)
+
+
 @dataclass(frozen=True)
 class Files:
     """An entry's manifest, None if there is none to read, and what is wrong with it or its artifacts."""
@@ -48,7 +55,7 @@ class Verdict:
     entry: str
     wire: Wire
     files: Files
-    replay: Replay | None  # None: this protocol does not serve such an entry
+    replay: Replay | None  # None: this protocol does not serve such an entry, but another does
 
     @property
     def total(self) -> int:
@@ -73,8 +80,9 @@ def verify(repository: Path, names: Sequence[str], wires: Sequence[Wire]) -> Ite
     read = read_repository(repository)
     for entry in read.entries(names or None):
         files = check_files(read.folder, entry)
+        unasked = None if any(wire.asker(entry) for wire in wires) else Replay(problems=(_NO_WIRE,))
         for wire in wires:
-            yield Verdict(entry=entry.name, wire=wire, files=files, replay=_replay(entry, files, wire))
+            yield Verdict(entry=entry.name, wire=wire, files=files, replay=_replay(entry, files, wire) or unasked)
 
 
 def check_files(repository: Path, entry: Entry) -> Files:

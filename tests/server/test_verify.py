@@ -139,6 +139,13 @@ def test_over_http_a_decoupled_entry_is_not_asked(repository):
     assert GrpcWire("127.0.0.1:1").asker(flow) is not None
 
 
+def test_an_entry_that_no_protocol_asked_for_serves_is_not_verified(repository):
+    code, (line,), _ = run(repository, "flow", "--no-grpc")
+    assert (code, line["ok"], line["samples"]) == (3, False, {"right": 0, "total": 1})
+    assert "it was not asked" in line["problems"][0]["found"]
+    assert line["problems"][0]["fix"] == "leave out --no-grpc"
+
+
 def run(repository, *arguments):
     """Exit code, the JSON lines, and stderr."""
     result = CliRunner().invoke(verify, ["--repository", str(repository), *arguments])
