@@ -71,8 +71,24 @@ def test_max_abs_bounds_every_value(given_value, is_same):
 
 def test_min_cosine_is_asked_of_every_row():
     expected = tensor([1.0, 0.0, 0.0, 1.0], [2, 2], Check("min_cosine", 0.99))
-    assert fault(expected, tensor([2.0, 0.0, 0.0, 3.0], [2, 2])) is None
+    assert fault(expected, tensor([1.0, 0.0, 0.1, 1.0], [2, 2])) is None
     assert fault(expected, tensor([1.0, 0.0, 1.0, 0.0], [2, 2])) is not None
+
+
+@pytest.mark.parametrize(("scale", "is_same"), [(1.009, True), (0.991, True), (1.011, False), (0.5, False), (7, False)])
+def test_a_row_of_another_length_is_a_difference_although_its_direction_is_right(scale, is_same):
+    expected = tensor([0.6, 0.8, 3.0, 4.0], [2, 2], Check("min_cosine", 0.9999))
+    comparison = compare(expected, tensor([0.6, 0.8, 3.0 * scale, 4.0 * scale], [2, 2]))
+    assert comparison.length_change == pytest.approx(abs(scale - 1))
+    assert (comparison.fault is None, comparison.excess <= 0) == (is_same, is_same)
+
+
+@pytest.mark.parametrize("values", [[math.inf, -math.inf], [math.inf, 1.0], [1e308, -1e308], [10**300, 10**300]])
+def test_values_that_have_no_cosine_are_a_difference(values):
+    expected = tensor([1e10, 1e10], check=Check("min_cosine", 0.9))
+    comparison = compare(expected, tensor(values))
+    assert comparison.fault is not None
+    assert comparison.excess > 0
 
 
 def test_a_row_of_zeros_has_no_direction_and_is_a_difference():
@@ -85,6 +101,8 @@ def test_the_cosine_is_that_of_numpy(pairs):
     norms = np.linalg.norm(want) * np.linalg.norm(have)
     if norms < 1e-6:
         return
+    have *= np.linalg.norm(want) / np.linalg.norm(have)
+    norms = np.linalg.norm(want) * np.linalg.norm(have)
     cosine = float(want @ have / norms)
     just_below, just_above = (Check("min_cosine", cosine + step) for step in (-1e-6, 1e-6))
     assert fault(tensor(want.tolist(), check=just_below), tensor(have.tolist())) is None
