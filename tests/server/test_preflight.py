@@ -197,6 +197,33 @@ def test_an_unknown_check_of_a_golden_sample_is_refused(repository):
     assert "min_cosine" in text
 
 
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"data": ["x", 1.0]}, "holds 'x' where a number belongs"),
+        ({"data": [10**400, 1.0]}, "too large"),
+        ({"data": [1.0]}, "has 1 values, which its shape [1, 2] does not"),
+        ({"data": [1.0], "shape": []}, "no rows for min_cosine"),
+        ({"datatype": "BYTES", "data_base64": ["", ""]}, "is BYTES, which no min_cosine compares"),
+    ],
+)
+def test_a_golden_value_that_cannot_be_compared_with_is_refused(repository, change, what):
+    file = repository / "echo_second" / "1" / "manifest.json"
+    content = json.loads(file.read_text())
+    output = {"name": "out", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 0.0], "check": {"min_cosine": 0.9}}
+    content["golden"][0]["outputs"] = [output | change]
+    file.write_text(json.dumps(content))
+    (text,) = only(Level.FAIL, repository_checks.manifests, around(repository))
+    assert "cannot be read" in text
+    assert what in text
+
+
+def test_a_manifest_nested_too_deeply_is_refused(repository):
+    (repository / "echo_second" / "1" / "manifest.json").write_text("[" * 200_000)
+    (text,) = only(Level.FAIL, repository_checks.manifests, around(repository))
+    assert "cannot be read" in text
+
+
 def test_a_backend_that_is_not_there_is_named(repository):
     write_model(repository, "other", probe() | {"backend": "nowhere"})
     (text,) = only(Level.FAIL, repository_checks.backends, around(repository))

@@ -201,6 +201,17 @@ class Stranger(http.server.BaseHTTPRequestHandler):
             "83",
             "cannot be read",
         ),
+        (b"[" * 200_000, "200000", "cannot be read as Triton's"),
+        (
+            b'{"outputs": [{"name": "answer", "datatype": "FP32", "shape": [1], "data": [1' + b"0" * 400 + b"]}]}",
+            "480",
+            "too large",
+        ),
+        (
+            b'{"outputs": [{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 0}}]}',
+            "101",
+            "asked for as JSON",
+        ),
         (b'{"outputs": []}', "15", "answer is missing"),
         (b"hello", "many", "no Triton answers"),
     ],
