@@ -61,6 +61,7 @@ class Manifest:
     task: str
     artifacts: Mapping[str, Artifact]  # by path relative to the repository
     golden: tuple[GoldenSample, ...]
+    source: str | None  # address of the checkpoint, as `trireme export` takes it; None: it does not say
 
 
 def read_manifest(file: Path) -> Manifest:
@@ -80,11 +81,19 @@ def read_manifest(file: Path) -> Manifest:
             task=document["task"],
             artifacts={path: Artifact(each["sha256"], each["bytes"]) for path, each in document["artifacts"].items()},
             golden=tuple(_golden_sample(sample) for sample in document["golden"]),
+            source=_address(document.get("source", {})),
         )
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidManifest(f"{file} cannot be read: {error}") from error
     except KeyError as error:
         raise InvalidManifest(f"{file} lacks {error}") from error
+
+
+def _address(source: Mapping[str, Any]) -> str | None:
+    uri, sha256 = source.get("uri"), source.get("sha256")
+    if not isinstance(uri, str) or not uri:
+        return None
+    return uri if sha256 is None or "#" in uri else f"{uri}#sha256={sha256}"
 
 
 def _golden_sample(document: Mapping[str, Any]) -> GoldenSample:

@@ -142,7 +142,7 @@ def test_a_missing_or_tampered_artifact_is_named_with_the_way_to_get_it_back(rep
         artifact.write_bytes(content)
     (text,) = only(Level.FAIL, repository_checks.artifacts, around(repository))
     assert f"echo_second/1/model.bin {what}" in text
-    assert "trireme export echo" in text
+    assert "trireme export hf://fleet/echo@1 --name echo --force" in text
 
 
 def test_tampering_is_seen_even_if_the_time_of_the_file_is_set_back(repository):
@@ -165,7 +165,7 @@ def test_a_model_that_was_not_exported_is_named_with_the_command(tmp_path):
     write_model(repository, "embed", ensemble("embed_network"))
     (text,) = only(Level.FAIL, repository_checks.exported, around(repository))
     assert "embed_network" in text
-    assert "trireme export embed" in text
+    assert "trireme export embed --force" in text
 
 
 def test_an_entry_without_a_manifest_is_unproved(tmp_path):
@@ -173,6 +173,7 @@ def test_an_entry_without_a_manifest_is_unproved(tmp_path):
     write_model(repository, "flow", decoupled())
     (text,) = only(Level.WARN, repository_checks.manifests, around(repository))
     assert "no manifest" in text
+    assert "export it again from its checkpoint" in text
 
 
 @pytest.mark.parametrize(
