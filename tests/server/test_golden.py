@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trireme_server.golden import compare
+from trireme_server.golden_grpc import _answer
 from trireme_server.golden_http import _pack, _unpack
 from trireme_server.manifest import Check, Tensor
+from trireme_server.triton_api import TritonRefused
 
 
 def tensor(values, shape=None, check=None, datatype="FP32"):
@@ -118,3 +120,15 @@ def test_bytes_travel_as_the_official_client_packs_them(items):
     if items:
         official = serialize_byte_tensor(np.array([*items, b""], dtype=object)[:-1])
         assert packed == official.item()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "raw"), [("FP32", b"123"), ("FP32", b"12345678"), ("BYTES", b"12"), ("OARS", b"1")]
+)
+def test_a_tensor_over_grpc_that_its_bytes_do_not_make_up_is_refused(datatype, raw):
+    from tritonclient.grpc import InferResult, service_pb2
+
+    response = service_pb2.ModelInferResponse(raw_output_contents=[raw])
+    response.outputs.add(name="out", datatype=datatype, shape=[1])
+    with pytest.raises(TritonRefused, match="cannot be read as Triton's"):
+        _answer(InferResult(response))
