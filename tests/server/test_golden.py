@@ -85,6 +85,13 @@ def test_a_row_of_another_length_is_a_difference_although_its_direction_is_right
     assert (comparison.fault is None, comparison.excess <= 0) == (is_same, is_same)
 
 
+def test_a_row_of_length_1_may_be_cut_to_bf16():
+    row = np.random.default_rng(0).normal(size=384).astype(np.float32)
+    row /= np.linalg.norm(row)
+    cut = (row.view(np.uint32) & 0xFFFF0000).view(np.float32)  # not rounded: twice the error
+    assert fault(tensor(row.tolist(), check=Check("min_cosine", 0.9999)), tensor(cut.tolist())) is None
+
+
 @pytest.mark.parametrize("values", [[math.inf, -math.inf], [math.inf, 1.0], [1e308, -1e308], [10**300, 10**300]])
 def test_values_that_have_no_cosine_are_a_difference(values):
     expected = tensor([1e10, 1e10], check=Check("min_cosine", 0.9))
