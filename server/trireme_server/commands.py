@@ -146,7 +146,8 @@ def verify(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     \b
     Exit status: the largest that applies. 0 verified, 1 unexpected,
     2 wrong command line, or a repository that cannot be read,
-    3 no server at an address, or it does not serve the model, 4 a wrong answer or an error instead of one,
+    3 no server at an address, or it does not serve the model, or not over the protocol asked,
+    4 a wrong answer or an error instead of one,
     5 an artifact or a manifest is missing or not as exported.
     """
     from trireme_server.repository import RepositoryError

@@ -21,7 +21,7 @@ class VerifyCode(IntEnum):
     """How `trireme verify` ends: the largest that applies, so that 3 alone is worth another attempt."""
 
     VERIFIED = 0
-    NOT_ASKED = 3  # no server at the address, or it does not serve the model
+    NOT_ASKED = 3  # no server at the address, it does not serve the model, or the protocol left out alone does
     WRONG_ANSWER = 4  # or an error instead of one
     CHANGED = 5  # an artifact or a manifest is missing, or not as exported
 

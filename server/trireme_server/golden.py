@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from trireme_server.manifest import Check, GoldenSample, Tensor
 
 Answer = dict[str, Tensor]
+MAX_LENGTH_CHANGE = 0.01  # of a row that is compared by its cosine, which does not see the length
 Ask = Callable[[str, GoldenSample], Answer]  # entry and sample; raises TritonRefused or TritonUnreachable
 
 
@@ -24,13 +25,16 @@ class Comparison:
     check: Check
     found: float | None  # values that differ, largest difference or smallest cosine; None: there is nothing to measure
     fault: str | None = None  # how they differ beyond the check's bound; None: they do not
+    length_change: float = 0.0  # of min_cosine: share by which the length of a row differs, of any row the largest
 
     @property
     def excess(self) -> float:
         """How far beyond the bound; negative: within it."""
         if self.found is None or math.isnan(self.found):
             return math.inf
-        return self.check.bound - self.found if self.check.kind == "min_cosine" else self.found - self.check.bound
+        if self.check.kind == "min_cosine":
+            return max(self.check.bound - self.found, self.length_change - MAX_LENGTH_CHANGE)
+        return self.found - self.check.bound
 
 
 def replay(ask: Ask, entry: str, sample: GoldenSample) -> None:
@@ -82,12 +86,18 @@ def _distance(expected: Tensor, given: Tensor, check: Check) -> Comparison:
 
 
 def _direction(expected: Tensor, given: Tensor, check: Check) -> Comparison:
+    """Of each row the cosine, and the length, which must be the expected one's within MAX_LENGTH_CHANGE."""
     width = expected.shape[-1]
-    rows = zip(_rows(expected.values, width), _rows(given.values, width), strict=True)
+    rows = list(zip(_rows(expected.values, width), _rows(given.values, width), strict=True))
     smallest = -_largest((-_cosine(want, have) for want, have in rows), default=-1.0)
-    is_within = smallest >= check.bound  # false for a NaN
-    fault = None if is_within else f"has cosine {smallest:.6f}; at least {check.bound:g} is needed"
-    return Comparison(expected.name, check, smallest, fault)
+    change = _largest((_length_change(want, have) for want, have in rows), default=0.0)
+    fault = None
+    if not smallest >= check.bound:  # so of a NaN as well
+        fault = f"has cosine {smallest:.6f}; at least {check.bound:g} is needed"
+    elif not change <= MAX_LENGTH_CHANGE:
+        allowed = f"at most {MAX_LENGTH_CHANGE:.0%} is allowed"
+        fault = f"has the right direction, but its length is off by {change:.2%}; {allowed}"
+    return Comparison(expected.name, check, smallest, fault, change)
 
 
 _MEASURES: dict[str, Callable[[Tensor, Tensor, Check], Comparison]] = {
@@ -107,5 +117,14 @@ def _rows(values: Sequence[float], width: int) -> list[Sequence[float]]:
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """NaN where there is none: of zeros, of infinite values, and of values whose products are beyond a float."""
     norms = math.hypot(*a) * math.hypot(*b)
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else math.nan
+    try:
+        return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _length_change(want: Sequence[float], have: Sequence[float]) -> float:
+    length = math.hypot(*want)
+    return abs(math.hypot(*have) / length - 1) if length else math.nan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,12 +98,12 @@ def _inputs(sample: GoldenSample) -> list[Any]:
 
 
 def _answer(result: Any) -> Answer:
-    return {
-        output.name: Tensor(
-            output.name,
-            output.datatype,
-            tuple(output.shape),
-            tuple(result.as_numpy(output.name).reshape(-1).tolist()),
-        )
-        for output in result.get_response().outputs
-    }
+    try:
+        return {output.name: _tensor(result, output) for output in result.get_response().outputs}
+    except (ValueError, TypeError, AttributeError, struct.error) as error:
+        raise TritonRefused(f"the answer cannot be read as Triton's: {error!r}") from error
+
+
+def _tensor(result: Any, output: Any) -> Tensor:
+    values = result.as_numpy(output.name).reshape(-1).tolist()
+    return Tensor(output.name, output.datatype, tuple(output.shape), tuple(values))

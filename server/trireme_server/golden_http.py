@@ -12,6 +12,7 @@ from trireme_server.manifest import GoldenSample, Tensor
 from trireme_server.triton_api import Reply, TritonApi, TritonRefused
 
 _TIMEOUT_S = 120.0
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
 
 
 def ask_http(triton: TritonApi, entry: str, sample: GoldenSample) -> Answer:
@@ -32,7 +33,7 @@ def ask_http(triton: TritonApi, entry: str, sample: GoldenSample) -> Answer:
     reply = triton.infer(entry, text + b"".join(blobs), len(text), _TIMEOUT_S)
     try:
         return _read_answer(reply)
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+    except _UNREADABLE as error:
         raise TritonRefused(f"the answer cannot be read as Triton's: {error!r}") from error
 
 
@@ -48,6 +49,8 @@ def _read_answer(reply: Reply) -> Answer:
     answer, offset = {}, header_length
     for output in json.loads(reply.body[:header_length])["outputs"]:
         size = output.get("parameters", {}).get("binary_data_size")
+        if size is not None and output["datatype"] != "BYTES":
+            raise ValueError("numbers were asked for as JSON")
         values = _numbers(output["data"]) if size is None else _unpack(reply.body[offset : offset + size])
         offset += size or 0
         answer[output["name"]] = Tensor(output["name"], output["datatype"], tuple(output["shape"]), tuple(values))
@@ -57,6 +60,8 @@ def _read_answer(reply: Reply) -> Answer:
 def _numbers(values: Sequence[Any]) -> Sequence[float]:
     if not all(isinstance(value, int | float) for value in values):
         raise ValueError("data holds something else than numbers")
+    for value in values:
+        float(value)  # raises OverflowError for an integer that no tensor holds
     return values
 
 

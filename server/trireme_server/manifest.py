@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,7 @@ class Manifest:
     task: str
     artifacts: Mapping[str, Artifact]  # by path relative to the repository
     golden: tuple[GoldenSample, ...]
+    source: str | None  # address of the checkpoint, as `trireme export` takes it; None: it does not say
 
 
 def read_manifest(file: Path) -> Manifest:
@@ -79,11 +81,19 @@ def read_manifest(file: Path) -> Manifest:
             task=document["task"],
             artifacts={path: Artifact(each["sha256"], each["bytes"]) for path, each in document["artifacts"].items()},
             golden=tuple(_golden_sample(sample) for sample in document["golden"]),
+            source=_address(document.get("source", {})),
         )
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidManifest(f"{file} cannot be read: {error}") from error
     except KeyError as error:
         raise InvalidManifest(f"{file} lacks {error}") from error
+
+
+def _address(source: Mapping[str, Any]) -> str | None:
+    uri, sha256 = source.get("uri"), source.get("sha256")
+    if not isinstance(uri, str) or not uri:
+        return None
+    return uri if sha256 is None or "#" in uri else f"{uri}#sha256={sha256}"
 
 
 def _golden_sample(document: Mapping[str, Any]) -> GoldenSample:
@@ -94,9 +104,25 @@ def _golden_sample(document: Mapping[str, Any]) -> GoldenSample:
 
 
 def _tensor(document: Mapping[str, Any], check: Check | None) -> Tensor:
-    is_bytes = document["datatype"] == "BYTES"
-    values = [base64.b64decode(item) for item in document["data_base64"]] if is_bytes else document["data"]
-    return Tensor(document["name"], document["datatype"], tuple(document["shape"]), tuple(values), check)
+    name, datatype, shape = document["name"], document["datatype"], tuple(document["shape"])
+    is_bytes = datatype == "BYTES"
+    values = [base64.b64decode(item) for item in document["data_base64"]] if is_bytes else _numbers(name, document)
+    if math.prod(shape) != len(values):
+        raise ValueError(f"{name} has {len(values)} values, which its shape {list(shape)} does not")
+    if check is not None and check.kind != "equal" and is_bytes:
+        raise ValueError(f"{name} is BYTES, which no {check.kind} compares")
+    if check is not None and check.kind == "min_cosine" and not (shape and shape[-1]):
+        raise ValueError(f"{name} has shape {list(shape)}: no rows for min_cosine")
+    return Tensor(name, datatype, shape, tuple(values), check)
+
+
+def _numbers(name: str, document: Mapping[str, Any]) -> list[Any]:
+    values = list(document["data"])
+    for value in values:
+        if not isinstance(value, int | float):
+            raise ValueError(f"{name} holds {value!r} where a number belongs")
+        float(value)  # raises OverflowError for an integer that no tensor holds
+    return values
 
 
 def _check(document: Mapping[str, Any]) -> Check:

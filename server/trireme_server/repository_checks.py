@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trireme_server.artifacts import HashCache, artifact_faults
+from trireme_server.export_advice import export_anew
 from trireme_server.manifest import InvalidManifest, read_manifest
 from trireme_server.preflight import Finding, Surroundings, fail, ok, warn
 from trireme_server.repository import RepositoryError, read_repository
@@ -39,7 +40,8 @@ def exported(around: Surroundings) -> Iterator[Finding]:
     for entry in around.entries:
         missing = [model.name for model in entry.models if model.version_folder is None]
         if missing:
-            yield fail(entry.name, f"not exported: no version of {', '.join(missing)}", f"trireme export {entry.name}")
+            advice = export_anew(entry.name, around.manifests.get(entry.name))
+            yield fail(entry.name, f"not exported: no version of {', '.join(missing)}", advice)
 
 
 def manifests(around: Surroundings) -> Iterator[Finding]:
@@ -49,12 +51,12 @@ def manifests(around: Surroundings) -> Iterator[Finding]:
         file = entry.manifest_file
         if file is None:
             found = "no manifest: it counts as ready once it is loaded, unproved"
-            yield warn(entry.name, found, f"trireme export {entry.name}")
+            yield warn(entry.name, found, export_anew(entry.name, None))
             continue
         try:
             read_manifest(file)
         except InvalidManifest as error:
-            yield fail(entry.name, str(error), f"trireme export {entry.name}")
+            yield fail(entry.name, str(error), export_anew(entry.name, None))
 
 
 def artifacts(around: Surroundings) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def artifacts(around: Surroundings) -> Iterator[Finding]:
     for name, manifest in around.manifests.items():
         faults = artifact_faults(around.config.repository, manifest, cache.sha256)
         for fault in faults:
-            yield fail(name, f"{fault.path} {fault.what}", f"trireme export {name}")
+            yield fail(name, f"{fault.path} {fault.what}", export_anew(name, manifest))
         if not faults:
             yield ok(name, f"{len(manifest.artifacts)} artifacts as exported, {len(manifest.golden)} golden samples")
     cache.save()

@@ -103,6 +103,6 @@ def _accepted(reply: Reply) -> Reply:
         return reply
     try:
         message = json.loads(reply.body)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         message = reply.body.decode(errors="replace")
     raise TritonRefused(str(message).rstrip().rstrip(";").rstrip() or f"status {reply.status}")

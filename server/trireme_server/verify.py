@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trireme_server.artifacts import artifact_faults, sha256_of
 from trireme_server.exit_codes import VerifyCode
+from trireme_server.export_advice import export_anew
 from trireme_server.golden import Ask, Comparison, judge
-from trireme_server.manifest import GoldenSample, InvalidManifest, Manifest, read_manifest
+from trireme_server.manifest import InvalidManifest, Manifest, read_manifest
 from trireme_server.repository import Entry, read_repository
 from trireme_server.triton_api import TritonRefused, TritonUnreachable
 from trireme_server.verify_wires import Wire
@@ -22,6 +23,13 @@ class Problem:
     code: VerifyCode
     found: str
     fix: str
+
+
+_NO_WIRE = Problem(
+    VerifyCode.NOT_ASKED,
+    "it was not asked: it answers with a stream, which goes over gRPC alone",
+    "leave out --no-grpc",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Verdict:
     entry: str
     wire: Wire
     files: Files
-    replay: Replay | None  # None: this protocol does not serve such an entry
+    replay: Replay | None  # None: this protocol does not serve such an entry, but another does
 
     @property
     def total(self) -> int:
@@ -73,23 +81,39 @@ def verify(repository: Path, names: Sequence[str], wires: Sequence[Wire]) -> Ite
     read = read_repository(repository)
     for entry in read.entries(names or None):
         files = check_files(read.folder, entry)
+        unasked = None if any(wire.asker(entry) for wire in wires) else Replay(problems=(_NO_WIRE,))
         for wire in wires:
-            yield Verdict(entry=entry.name, wire=wire, files=files, replay=_replay(entry, files, wire))
+            yield Verdict(entry=entry.name, wire=wire, files=files, replay=_replay(entry, files, wire) or unasked)
 
 
 def check_files(repository: Path, entry: Entry) -> Files:
     """Reads every byte of the artifacts; hashes remembered from another start are not trusted."""
-    export = f"trireme export {entry.name}"
     if entry.manifest_file is None:
-        return Files(None, (Problem(VerifyCode.CHANGED, "there is no manifest to say what is right", export),))
+        return Files(None, (_changed(entry, None, "there is no manifest to say what is right"),))
     try:
         manifest = read_manifest(entry.manifest_file)
     except InvalidManifest as error:
-        return Files(None, (Problem(VerifyCode.CHANGED, str(error), export),))
-    found = [f"{fault.path} {fault.what}" for fault in artifact_faults(repository, manifest, sha256_of)]
+        return Files(None, (_changed(entry, None, str(error)),))
+    faults = [f"{fault.path} {fault.what}" for fault in artifact_faults(repository, manifest, sha256_of)]
+    found = [*faults, *_what_it_leaves_out(manifest, entry)]
+    return Files(manifest, tuple(_changed(entry, manifest, each) for each in found))
+
+
+def _changed(entry: Entry, manifest: Manifest | None, found: str) -> Problem:
+    return Problem(VerifyCode.CHANGED, found, export_anew(entry.name, manifest))
+
+
+def _what_it_leaves_out(manifest: Manifest, entry: Entry) -> Iterator[str]:
+    """Why all that the manifest says may hold, and the entry is not verified all the same."""
+    if manifest.entry != entry.name:
+        yield f"{manifest.file} is the manifest of another entry, {manifest.entry!r}"
+    if not manifest.artifacts:
+        yield f"{manifest.file} names no artifacts"
     if not manifest.golden:
-        found.append(f"{manifest.file} has no golden samples")
-    return Files(manifest, tuple(Problem(VerifyCode.CHANGED, each, export) for each in found))
+        yield f"{manifest.file} has no golden samples"
+    for number, sample in enumerate(manifest.golden, 1):
+        if not sample.outputs:
+            yield f"{manifest.file}: golden sample {number} has no outputs to compare with"
 
 
 def _replay(entry: Entry, files: Files, wire: Wire) -> Replay | None:
@@ -98,7 +122,7 @@ def _replay(entry: Entry, files: Files, wire: Wire) -> Replay | None:
         return None
     if problem := _why_not_asked(entry, wire):
         return Replay(problems=(problem,))
-    return _replay_samples(entry.name, files.manifest.golden if files.manifest else (), ask)
+    return _replay_samples(entry, files.manifest, ask)
 
 
 def _why_not_asked(entry: Entry, wire: Wire) -> Problem | None:
@@ -113,27 +137,29 @@ def _why_not_asked(entry: Entry, wire: Wire) -> Problem | None:
     return Problem(VerifyCode.NOT_ASKED, found, f"load it there, or name another address with {option}")
 
 
-def _replay_samples(entry: str, samples: Iterable[GoldenSample], ask: Ask) -> Replay:
+def _replay_samples(entry: Entry, manifest: Manifest | None, ask: Ask) -> Replay:
     right, comparisons, problems = 0, list[Comparison](), list[Problem]()
-    for number, sample in enumerate(samples, 1):
+    for number, sample in enumerate(manifest.golden if manifest else (), 1):
+        if not sample.outputs:
+            continue  # no answer would be right or wrong
         try:
-            judged = judge(sample, ask(entry, sample))
+            judged = judge(sample, ask(entry.name, sample))
         except TritonRefused as error:
-            problems.append(_wrong(entry, f"sample {number} got an error: {error}"))
+            problems.append(_wrong(entry, manifest, f"sample {number} got an error: {error}"))
             continue
         except TritonUnreachable as error:
             found = f"sample {number} got no answer: {error}"
             problems.append(Problem(VerifyCode.NOT_ASKED, found, "look at `trireme serve`'s /status"))
             break
         faults = [f"sample {number}: {each.output} {each.fault}" for each in judged if each.fault is not None]
-        problems += [_wrong(entry, fault) for fault in faults]
+        problems += [_wrong(entry, manifest, fault) for fault in faults]
         comparisons += judged
         right += not faults
     return Replay(right=right, worst=_worst(comparisons), problems=tuple(problems))
 
 
-def _wrong(entry: str, found: str) -> Problem:
-    fix = f"start the server again if the entry was exported since; else `trireme export {entry} --force`"
+def _wrong(entry: Entry, manifest: Manifest | None, found: str) -> Problem:
+    fix = f"start the server again if the entry was exported since; else {export_anew(entry.name, manifest)}"
     return Problem(VerifyCode.WRONG_ANSWER, found, fix)
 
 

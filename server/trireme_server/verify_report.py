@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trireme_server.golden import Comparison
+from trireme_server.golden import MAX_LENGTH_CHANGE, Comparison
 from trireme_server.verify import Problem, Verdict
 
 
@@ -71,6 +71,8 @@ def _measure(comparison: Comparison) -> str:
     if comparison.check.kind == "equal":
         return f"{name} differs"
     if comparison.check.kind == "min_cosine":
+        if found >= bound and comparison.fault:
+            return f"{name} length off by {comparison.length_change:.2%} (at most {MAX_LENGTH_CHANGE:.0%})"
         return f"{name} cosine {found:.7f} (at least {bound:g})"
     return f"{name} off by {found:.1e} (at most {bound:g})"
 

@@ -72,9 +72,9 @@ def write_model(repository: Path, name: str, config: Mapping[str, Any], *, versi
 
 
 def write_manifest(repository: Path, entry: str, beside: str, answers: Mapping[str, str], *files: str) -> Path:
-    """A manifest whose golden samples are `answers`: text -> answer. `files` are made and described."""
+    """A manifest whose golden samples are `answers`: text -> answer. `files`, or one if none is named, are made."""
     artifacts = {}
-    for name in files:
+    for name in files or ("model.bin",):
         content = f"weights of {name}".encode()
         (repository / beside / "1" / name).write_bytes(content)
         artifacts[f"{beside}/1/{name}"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
@@ -85,9 +85,10 @@ def write_manifest(repository: Path, entry: str, beside: str, answers: Mapping[s
         }
         for text, answer in answers.items()
     ]
-    manifest = {"schema": 1, "entry": entry, "version": 1, "task": "test", "artifacts": artifacts, "golden": golden}
+    source = {"uri": f"hf://fleet/{entry}@1"}
+    manifest = {"schema": 1, "entry": entry, "version": 1, "task": "test", "source": source}
     file = repository / beside / "1" / "manifest.json"
-    file.write_text(json.dumps(manifest))
+    file.write_text(json.dumps(manifest | {"artifacts": artifacts, "golden": golden}))
     return file
 
 

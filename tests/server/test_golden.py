@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trireme_server.golden import compare
+from trireme_server.golden_grpc import _answer
 from trireme_server.golden_http import _pack, _unpack
 from trireme_server.manifest import Check, Tensor
+from trireme_server.triton_api import TritonRefused
 
 
 def tensor(values, shape=None, check=None, datatype="FP32"):
@@ -71,8 +73,31 @@ def test_max_abs_bounds_every_value(given_value, is_same):
 
 def test_min_cosine_is_asked_of_every_row():
     expected = tensor([1.0, 0.0, 0.0, 1.0], [2, 2], Check("min_cosine", 0.99))
-    assert fault(expected, tensor([2.0, 0.0, 0.0, 3.0], [2, 2])) is None
+    assert fault(expected, tensor([1.0, 0.0, 0.1, 1.0], [2, 2])) is None
     assert fault(expected, tensor([1.0, 0.0, 1.0, 0.0], [2, 2])) is not None
+
+
+@pytest.mark.parametrize(("scale", "is_same"), [(1.009, True), (0.991, True), (1.011, False), (0.5, False), (7, False)])
+def test_a_row_of_another_length_is_a_difference_although_its_direction_is_right(scale, is_same):
+    expected = tensor([0.6, 0.8, 3.0, 4.0], [2, 2], Check("min_cosine", 0.9999))
+    comparison = compare(expected, tensor([0.6, 0.8, 3.0 * scale, 4.0 * scale], [2, 2]))
+    assert comparison.length_change == pytest.approx(abs(scale - 1))
+    assert (comparison.fault is None, comparison.excess <= 0) == (is_same, is_same)
+
+
+def test_a_row_of_length_1_may_be_cut_to_bf16():
+    row = np.random.default_rng(0).normal(size=384).astype(np.float32)
+    row /= np.linalg.norm(row)
+    cut = (row.view(np.uint32) & 0xFFFF0000).view(np.float32)  # not rounded: twice the error
+    assert fault(tensor(row.tolist(), check=Check("min_cosine", 0.9999)), tensor(cut.tolist())) is None
+
+
+@pytest.mark.parametrize("values", [[math.inf, -math.inf], [math.inf, 1.0], [1e308, -1e308], [10**300, 10**300]])
+def test_values_that_have_no_cosine_are_a_difference(values):
+    expected = tensor([1e10, 1e10], check=Check("min_cosine", 0.9))
+    comparison = compare(expected, tensor(values))
+    assert comparison.fault is not None
+    assert comparison.excess > 0
 
 
 def test_a_row_of_zeros_has_no_direction_and_is_a_difference():
@@ -85,6 +110,8 @@ def test_the_cosine_is_that_of_numpy(pairs):
     norms = np.linalg.norm(want) * np.linalg.norm(have)
     if norms < 1e-6:
         return
+    have *= np.linalg.norm(want) / np.linalg.norm(have)
+    norms = np.linalg.norm(want) * np.linalg.norm(have)
     cosine = float(want @ have / norms)
     just_below, just_above = (Check("min_cosine", cosine + step) for step in (-1e-6, 1e-6))
     assert fault(tensor(want.tolist(), check=just_below), tensor(have.tolist())) is None
@@ -100,3 +127,15 @@ def test_bytes_travel_as_the_official_client_packs_them(items):
     if items:
         official = serialize_byte_tensor(np.array([*items, b""], dtype=object)[:-1])
         assert packed == official.item()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "raw"), [("FP32", b"123"), ("FP32", b"12345678"), ("BYTES", b"12"), ("OARS", b"1")]
+)
+def test_a_tensor_over_grpc_that_its_bytes_do_not_make_up_is_refused(datatype, raw):
+    from tritonclient.grpc import InferResult, service_pb2
+
+    response = service_pb2.ModelInferResponse(raw_output_contents=[raw])
+    response.outputs.add(name="out", datatype=datatype, shape=[1])
+    with pytest.raises(TritonRefused, match="cannot be read as Triton's"):
+        _answer(InferResult(response))

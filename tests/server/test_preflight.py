@@ -142,7 +142,7 @@ def test_a_missing_or_tampered_artifact_is_named_with_the_way_to_get_it_back(rep
         artifact.write_bytes(content)
     (text,) = only(Level.FAIL, repository_checks.artifacts, around(repository))
     assert f"echo_second/1/model.bin {what}" in text
-    assert "trireme export echo" in text
+    assert "trireme export hf://fleet/echo@1 --name echo --force" in text
 
 
 def test_tampering_is_seen_even_if_the_time_of_the_file_is_set_back(repository):
@@ -165,7 +165,7 @@ def test_a_model_that_was_not_exported_is_named_with_the_command(tmp_path):
     write_model(repository, "embed", ensemble("embed_network"))
     (text,) = only(Level.FAIL, repository_checks.exported, around(repository))
     assert "embed_network" in text
-    assert "trireme export embed" in text
+    assert "trireme export embed --force" in text
 
 
 def test_an_entry_without_a_manifest_is_unproved(tmp_path):
@@ -173,6 +173,7 @@ def test_an_entry_without_a_manifest_is_unproved(tmp_path):
     write_model(repository, "flow", decoupled())
     (text,) = only(Level.WARN, repository_checks.manifests, around(repository))
     assert "no manifest" in text
+    assert "export it again from its checkpoint" in text
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,33 @@ def test_an_unknown_check_of_a_golden_sample_is_refused(repository):
     file.write_text(file.read_text().replace('{"equal": true}', '{"about": 3}'))
     (text,) = only(Level.FAIL, repository_checks.manifests, around(repository))
     assert "min_cosine" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"data": ["x", 1.0]}, "holds 'x' where a number belongs"),
+        ({"data": [10**400, 1.0]}, "too large"),
+        ({"data": [1.0]}, "has 1 values, which its shape [1, 2] does not"),
+        ({"data": [1.0], "shape": []}, "no rows for min_cosine"),
+        ({"datatype": "BYTES", "data_base64": ["", ""]}, "is BYTES, which no min_cosine compares"),
+    ],
+)
+def test_a_golden_value_that_cannot_be_compared_with_is_refused(repository, change, what):
+    file = repository / "echo_second" / "1" / "manifest.json"
+    content = json.loads(file.read_text())
+    output = {"name": "out", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 0.0], "check": {"min_cosine": 0.9}}
+    content["golden"][0]["outputs"] = [output | change]
+    file.write_text(json.dumps(content))
+    (text,) = only(Level.FAIL, repository_checks.manifests, around(repository))
+    assert "cannot be read" in text
+    assert what in text
+
+
+def test_a_manifest_nested_too_deeply_is_refused(repository):
+    (repository / "echo_second" / "1" / "manifest.json").write_text("[" * 200_000)
+    (text,) = only(Level.FAIL, repository_checks.manifests, around(repository))
+    assert "cannot be read" in text
 
 
 def test_a_backend_that_is_not_there_is_named(repository):

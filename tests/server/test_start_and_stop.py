@@ -98,7 +98,7 @@ def test_a_tampered_artifact_keeps_the_server_from_starting(launch, repository):
     (repository / "echo_second" / "1" / "model.bin").write_bytes(b"tampered")
     output = ended(launch(repository, ready=False), 3)
     assert "echo_second/1/model.bin" in output
-    assert "trireme export echo" in output
+    assert "trireme export hf://fleet/echo@1 --name echo --force" in output
 
 
 def test_a_taken_port_is_named_with_its_process(launch, repository):

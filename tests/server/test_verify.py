@@ -15,7 +15,6 @@ from trireme_server.exit_codes import VerifyCode
 from trireme_server.manifest import Tensor
 from trireme_server.repository import read_repository
 from trireme_server.triton_api import TritonRefused, TritonUnreachable
-from trireme_server.verify import check_files
 from trireme_server.verify import verify as verdicts_of
 from trireme_server.verify_report import problem_lines
 from trireme_server.verify_wires import GrpcWire, HttpWire, split_address
@@ -92,24 +91,11 @@ def test_a_changed_file_outweighs_a_model_that_is_not_served(repository):
     ]
 
 
-def test_a_remembered_hash_is_not_trusted(repository, monkeypatch):
-    monkeypatch.setattr("trireme_server.artifacts.HashCache.sha256", lambda *_: pytest.fail("remembered"))
-    assert not check_files(repository, read_repository(repository).entries(["echo"])[0]).problems
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(None, "there is no manifest"), ("{", "cannot be read"), ({"golden": []}, "has no golden samples")],
-)
-def test_an_entry_with_nothing_to_compare_with_is_not_verified(repository, content, said):
+def test_a_sample_without_outputs_is_not_asked_and_not_right(repository):
     file = repository / "echo_second" / "1" / "manifest.json"
-    if content is None:
-        file.unlink()
-    else:
-        file.write_text(content if isinstance(content, str) else json.dumps(json.loads(file.read_text()) | content))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"golden": [{"inputs": [], "outputs": []}]}))
     one = verdict(repository)
-    assert one.code is VerifyCode.CHANGED
-    assert said in found(one)[0]
+    assert (one.code, one.replay.right, one.total) == (VerifyCode.CHANGED, 0, 1)
 
 
 def test_a_problem_that_several_have_is_told_once(repository):
@@ -137,6 +123,13 @@ def test_over_http_a_decoupled_entry_is_not_asked(repository):
     flow = read_repository(repository).entries(["flow"])[0]
     assert HttpWire("127.0.0.1:1").asker(flow) is None
     assert GrpcWire("127.0.0.1:1").asker(flow) is not None
+
+
+def test_an_entry_that_no_protocol_asked_for_serves_is_not_verified(repository):
+    code, (line,), _ = run(repository, "flow", "--no-grpc")
+    assert (code, line["ok"], line["samples"]) == (3, False, {"right": 0, "total": 1})
+    assert "it was not asked" in line["problems"][0]["found"]
+    assert line["problems"][0]["fix"] == "leave out --no-grpc"
 
 
 def run(repository, *arguments):
@@ -193,6 +186,17 @@ class Stranger(http.server.BaseHTTPRequestHandler):
             b'{"outputs": [{"name": "answer", "datatype": "BYTES", "shape": [1], "data": [null]}]}',
             "83",
             "cannot be read",
+        ),
+        (b"[" * 200_000, "200000", "cannot be read as Triton's"),
+        (
+            b'{"outputs": [{"name": "answer", "datatype": "FP32", "shape": [1], "data": [1' + b"0" * 400 + b"]}]}",
+            "480",
+            "too large",
+        ),
+        (
+            b'{"outputs": [{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 0}}]}',
+            "101",
+            "asked for as JSON",
         ),
         (b'{"outputs": []}', "15", "answer is missing"),
         (b"hello", "many", "no Triton answers"),
