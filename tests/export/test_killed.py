@@ -9,7 +9,7 @@ import time
 
 import pytest
 from trireme_export.files import hash_folder
-from trireme_export.install import STAGING
+from trireme_export.install import GENERATED, STAGING
 
 from .conftest import PROJECT
 
@@ -35,7 +35,7 @@ def repository(tmp_path):
     (folder / "other_network" / "1").mkdir(parents=True)
     (folder / "other_network" / "1" / "model.onnx").write_bytes(b"other")
     (folder / "tiny_network").mkdir()
-    (folder / "tiny_network" / "config.pbtxt").write_text('name: "tiny_network"')
+    (folder / "tiny_network" / "config.pbtxt").write_text(f'{GENERATED}\nname: "tiny_network"')
     return folder
 
 
