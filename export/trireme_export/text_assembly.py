@@ -19,7 +19,7 @@ from trireme_export.text_golden import TextReference, classification_sample, emb
 from trireme_export.text_original import split_into_windows
 from trireme_export.text_parity import text_parity_cases
 from trireme_export.text_samples import BENIGN, EMOJI, EMPTY, LONG, PARITY_TEXTS, PLAIN
-from trireme_export.text_tokenizer import FILE
+from trireme_export.tokenizer_facts import FILE
 
 TOLERANCE = Tolerance(max_abs=1e-4, min_cosine=0.999999)
 LOGITS_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=0.999999)

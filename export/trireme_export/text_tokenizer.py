@@ -12,8 +12,7 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Placement
 from trireme_export.intake import family_of
 from trireme_export.text_samples import PARITY_TEXTS
-
-FILE = "tokenizer.json"
+from trireme_export.tokenizer_facts import FILE
 
 
 def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokenizer:
