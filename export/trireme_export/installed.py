@@ -9,34 +9,37 @@ from pathlib import Path
 
 from trireme_export.catalogue import Entry
 from trireme_export.errors import InstallFailed
-from trireme_export.files import sha256_of
-from trireme_export.install import CONFIG, GENERATED
+from trireme_export.install import GENERATED
 from trireme_export.steps import entry_models
+from trireme_export.versions import CONFIG, faults_of, manifest_file, pinned_version, read_manifest, read_versions
 
 
 def manifest_path(repository: Path, entry: str) -> Path:
-    """Beside the network's artifact."""
-    return repository / f"{entry}_network" / "1" / "manifest.json"
+    """Of the version in service; of the first where there is none."""
+    return manifest_file(repository, entry, read_versions(repository, entry).active or 1)
 
 
 def why_export(repository: Path, entry: str, recipe: str) -> str | None:
     """Why `entry` has to be exported; None when it is there, made by the same recipe, and every hash fits."""
-    try:
-        manifest = json.loads(manifest_path(repository, entry).read_bytes())
-        models, artifacts, made_by = manifest["models"], manifest["artifacts"], manifest["recipe"]
-    except FileNotFoundError:
-        return "not exported yet"
-    except (ValueError, KeyError, TypeError):
-        return "its manifest is damaged"
-    if made_by != recipe:
+    versions = read_versions(repository, entry)
+    if versions.active is None:
+        return "no version of it is in service" if versions.whole else "not exported yet"
+    manifest = read_manifest(repository, entry, versions.active)
+    if manifest is not None and manifest["recipe"] != recipe:
         return "exported from another checkpoint or by another version"
-    for model in models:
-        if not (repository / model / CONFIG).is_file() or not (repository / model / "1").is_dir():
+    for model in entry_models(entry):
+        config = repository / model / CONFIG
+        if not config.is_file() or pinned_version(config) not in {None, versions.active}:
             return f"{model} is incomplete"
-    for name, expected in artifacts.items():
-        path = repository / name
-        if not path.is_file() or sha256_of(path) != expected["sha256"]:
-            return f"{name} is missing or was changed"
+    return next(faults_of(repository, entry, versions.active), None)
+
+
+def rolled_back_from(repository: Path, entry: str, recipe: str) -> int | None:
+    """The version made by `recipe` that was taken out of service for an older one; None: there is none."""
+    for version in reversed(read_versions(repository, entry).newer):
+        manifest = read_manifest(repository, entry, version)
+        if manifest is not None and manifest["recipe"] == recipe:
+            return version
     return None
 
 
@@ -48,7 +51,7 @@ def check_name_is_free(repository: Path, entry: Entry) -> None:
     """
     models = entry_models(entry.name)
     _check_all_are_generated(repository, models)
-    for path in repository.glob("*_network/1/manifest.json"):
+    for path in repository.glob("*_network/[0-9]*/manifest.json"):
         try:
             manifest = json.loads(path.read_bytes())
             other, taken, source = manifest["entry"], manifest["models"], manifest["source"]["uri"]
@@ -63,14 +66,20 @@ def check_name_is_free(repository: Path, entry: Entry) -> None:
 
 
 def _check_all_are_generated(repository: Path, models: Sequence[str]) -> None:
-    for model in models:
-        config = repository / model / CONFIG
-        written = any(path.is_file() for path in config.parent.rglob("*"))
-        if written and not (config.is_file() and config.read_text(errors="replace").startswith(GENERATED)):
+    for folder in (repository / model for model in models):
+        files = (path for path in folder.rglob("*") if path.is_file())
+        if not _is_generated(folder / CONFIG) and not all(map(_is_generated, files)):
             raise InstallFailed(
-                f"{config.parent} is a model that was not written by this command; "
+                f"{folder} is a model that was not written by this command; "
                 "choose another --name, or move that folder elsewhere"
             )
+
+
+def _is_generated(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    with file.open("rb") as content:
+        return content.read(len(GENERATED)) == GENERATED.encode()
 
 
 def _origin(uri: str) -> str:

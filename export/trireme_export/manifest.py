@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from typing import Any
 
 from trireme_export.assembly import Array, Assembly, GoldenSample, GoldenTensor
@@ -40,13 +40,15 @@ class Verified:
     golden: Sequence[GoldenSample]
 
 
-def manifest_text(entry: str, recipe: str, verified: Verified, artifacts: Mapping[str, Mapping[str, str | int]]) -> str:
+def manifest_text(
+    entry: str, version: int, recipe: str, verified: Verified, artifacts: Mapping[str, Mapping[str, str | int]]
+) -> str:
     """`artifacts` maps paths in the repository to hash and size; `recipe` is the hash that says when to export anew."""
     assembly, parity = verified.assembly, verified.parity
     content = {
         "schema": SCHEMA,
         "entry": entry,
-        "version": 1,
+        "version": version,
         "task": assembly.task,
         "models": entry_models(entry),
         "recipe": recipe,
@@ -78,8 +80,8 @@ def _tools() -> dict[str, str]:
     tools = {"python": platform.python_version()}
     for name in TOOLS:
         try:
-            tools[name] = version(name)
-        except PackageNotFoundError:
+            tools[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
     return tools
 

@@ -14,11 +14,23 @@ from trireme_export.steps import EntrySteps, Step, TensorSpec
 HEADER = f"{GENERATED}; a test regenerates and compares it.\n"
 
 
-def config_files(entry: str, description: EntrySteps) -> dict[str, str]:
-    """Model name to the text of its `config.pbtxt`: the three steps, then the ensemble."""
+def config_files(entry: str, description: EntrySteps, version: int) -> dict[str, str]:
+    """Model name to the text of its `config.pbtxt` in `version`: the three steps, then the ensemble."""
     configs = [_step_config(entry, step) for step in description.steps]
     configs.append(_ensemble_config(entry, description))
-    return {config.name: HEADER + text_format.MessageToString(config) for config in configs}
+    return {config.name: _text(config, version) for config in configs}
+
+
+def pinned(text: str, version: int) -> str:
+    """A config.pbtxt that names no version yet, with one."""
+    return _text(text_format.Parse(text, pb.ModelConfig()), version)
+
+
+def _text(config: pb.ModelConfig, version: int) -> str:
+    config.version_policy.specific.versions[:] = [version]
+    for step in config.ensemble_scheduling.step:
+        step.model_version = version
+    return HEADER + text_format.MessageToString(config)
 
 
 def _step_config(entry: str, step: Step) -> pb.ModelConfig:
@@ -45,7 +57,6 @@ def _ensemble_config(entry: str, description: EntrySteps) -> pb.ModelConfig:
         names = {spec.name: _ensemble_tensor(step, spec, description) for spec in step.outputs}
         scheduling.step.add(
             model_name=f"{entry}_{step.suffix}",
-            model_version=-1,
             input_map={spec.name: available[spec.name] for spec in step.inputs},
             output_map=names,
         )

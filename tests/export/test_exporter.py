@@ -18,6 +18,7 @@ from trireme_export.installed import manifest_path, why_export
 from trireme_export.parity import compare
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
+from trireme_export.rollback import report_versions, roll_back
 from trireme_export.runtimes import installed_runtimes
 from trireme_export.text_assembly import TOLERANCE
 from trireme_export.text_network import TextNetwork
@@ -64,16 +65,22 @@ def test_an_exported_entry_is_intact_and_is_not_exported_again(entry, exported):
     assert manifest_path(exported, "tiny").stat().st_mtime_ns == before
 
 
-def test_a_changed_local_checkpoint_is_exported_again(entry, exported, tmp_path):
-    write_tiny_checkpoint(tmp_path / "other")
-    (tmp_path / "other" / "README.md").write_text("changed")
-    other = tiny_entry(tmp_path / "other")
-    assert recipe_of(other) != recipe_of(entry)
+def test_a_changed_local_checkpoint_is_a_new_version_and_what_was_rolled_back_is_not_made_again(tmp_path):
+    checkpoint, repository = tmp_path / "checkpoint", tmp_path / "repository"
+    write_tiny_checkpoint(checkpoint)
+    run(tiny_entry(checkpoint), repository)
+    (checkpoint / "README.md").write_text("changed")
+    assert "version 2 is in service instead of version 1" in run(tiny_entry(checkpoint), repository)
+    assert json.loads(manifest_path(repository, "tiny").read_bytes())["version"] == 2
+    assert roll_back(repository, "tiny", None) == (2, 1)
+    assert "`trireme rollback tiny --to 2`" in run(tiny_entry(checkpoint), repository)
+    reports = report_versions(repository, "tiny")
+    assert [(each.version, each.is_active, each.fault) for each in reports] == [(2, False, None), (1, True, None)]
 
 
 def test_the_manifest_names_every_input_and_output_by_its_hash(exported, manifest, checkpoint_folder):
     assert manifest["source"]["files"] == hash_folder(checkpoint_folder)
-    files = {path.relative_to(exported).as_posix() for path in exported.glob("*/1/*")}
+    files = {path.relative_to(exported).as_posix() for path in exported.glob("tiny_*/1/*")}
     assert manifest["artifacts"].keys() == files - {"tiny_network/1/manifest.json"}
     for name, artifact in manifest["artifacts"].items():
         assert artifact == {"sha256": sha256_of(exported / name), "bytes": (exported / name).stat().st_size}

@@ -10,6 +10,8 @@ import time
 import pytest
 from trireme_export.files import hash_folder
 from trireme_export.install import GENERATED, STAGING
+from trireme_export.steps import entry_models
+from trireme_export.versions import CONFIG, faults_of, pinned_version, read_versions
 
 from .conftest import PROJECT
 
@@ -25,6 +27,7 @@ console = Console(file=sys.stdout)
 options = ExportOptions(repository=Path(sys.argv[3]), cache=Path(sys.argv[3]))
 export_entry(tiny_entry(Path(sys.argv[2])), options, Reporter(console))
 """
+INSTALLS = "golden samples"  # the phase after which a new version gets into the repository
 PHASES = ("fetch checkpoint", "read checkpoint", "convert to ONNX")  # what follows each takes longer than the delay
 
 
@@ -71,3 +74,32 @@ def test_an_export_killed_while_it_converts_leaves_the_repository_as_it_was(repo
 def test_an_export_killed_anywhere_leaves_the_repository_as_it_was(repository, tiny_folder, phase):
     for _ in range(3):
         check_killed(repository, tiny_folder, phase, random.uniform(0, 0.5))
+
+
+def check_killed_over(repository, checkpoint, phase, delay_s):
+    """Kills an export of another version; the version before is in service, or the new one, and is whole."""
+    (checkpoint / "README.md").write_text(str(random.random()))
+    before = read_versions(repository, "tiny")
+    kill_in_phase_after(repository, checkpoint, phase, delay_s)
+    after = read_versions(repository, "tiny")
+    assert after.active in {before.active, before.next}
+    assert {pinned_version(repository / model / CONFIG) for model in entry_models("tiny")} == {after.active}
+    assert not list(faults_of(repository, "tiny", after.active))
+    assert not list(faults_of(repository, "tiny", before.active))
+
+
+def export_whole(repository, checkpoint):
+    command = [sys.executable, "-c", EXPORT, str(PROJECT), str(checkpoint), str(repository)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_an_export_killed_while_it_installs_leaves_the_version_before_or_the_new_one(repository, tiny_folder):
+    export_whole(repository, tiny_folder)
+    check_killed_over(repository, tiny_folder, INSTALLS, random.uniform(0, 0.05))
+
+
+@pytest.mark.slow
+def test_an_export_killed_anywhere_leaves_the_version_before_or_the_new_one(repository, tiny_folder):
+    export_whole(repository, tiny_folder)
+    for phase in (*PHASES, *[INSTALLS] * 10):
+        check_killed_over(repository, tiny_folder, phase, random.uniform(0, 0.05))

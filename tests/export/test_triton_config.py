@@ -5,7 +5,8 @@ from google.protobuf import text_format
 from trireme_export.catalogue import CATALOGUE, SentenceEmbedding, TextClassification
 from trireme_export.heads import read_head
 from trireme_export.steps import classification_steps, embedding_steps, image_steps
-from trireme_export.triton_config import config_files
+from trireme_export.triton_config import config_files, pinned
+from trireme_export.versions import pinned_version
 from tritonclient.grpc import model_config_pb2 as pb
 
 from .conftest import PROJECT
@@ -22,19 +23,20 @@ def description(entry):
     return image_steps(entry.task, IMAGENET_CLASSES)
 
 
-def parsed(name):
-    texts = config_files(name, description(CATALOGUE[name]))
+def parsed(name, version=1):
+    texts = config_files(name, description(CATALOGUE[name]), version)
     return {model: text_format.Parse(text, pb.ModelConfig()) for model, text in texts.items()}
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_the_committed_configs_are_those_that_an_export_writes(name):
-    for model, text in config_files(name, description(CATALOGUE[name])).items():
+    version = pinned_version(REPOSITORY / name / "config.pbtxt")  # an export here may have added one
+    for model, text in config_files(name, description(CATALOGUE[name]), version).items():
         assert (REPOSITORY / model / "config.pbtxt").read_text() == text, f"export {name} again and commit {model}"
 
 
 def test_every_committed_config_belongs_to_the_catalogue():
-    generated = {model for name in CATALOGUE for model in config_files(name, description(CATALOGUE[name]))}
+    generated = {model for name in CATALOGUE for model in config_files(name, description(CATALOGUE[name]), 1)}
     ours = {
         path.parent.name for path in REPOSITORY.glob("*/config.pbtxt") if path.read_text().startswith("# Generated")
     }
@@ -75,3 +77,24 @@ def test_public_tensors_are_stable():
         "guard": ["label", "score", "scores", "windows"],
         "vision": ["label", "score"],
     }
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_config_names_its_version_so_that_two_versions_are_never_mixed(name, tmp_path):
+    texts = config_files(name, description(CATALOGUE[name]), 7)
+    for model, config in parsed(name, 7).items():
+        assert list(config.version_policy.specific.versions) == [7]
+        (tmp_path / model).write_text(texts[model])
+        assert pinned_version(tmp_path / model) == 7
+    assert {step.model_version for step in parsed(name, 7)[name].ensemble_scheduling.step} == {7}
+
+
+def test_a_config_from_before_there_were_versions_gets_one(tmp_path):
+    for text in config_files("embed", description(CATALOGUE["embed"]), 3).values():
+        config = text_format.Parse(text, pb.ModelConfig())
+        config.ClearField("version_policy")
+        for step in config.ensemble_scheduling.step:
+            step.model_version = -1
+        (tmp_path / "old").write_text(text_format.MessageToString(config))
+        assert pinned_version(tmp_path / "old") is None
+        assert pinned(text_format.MessageToString(config), 3) == text
