@@ -69,12 +69,11 @@ def install(staged: Path, repository: Path, entry: str, version: int) -> None:
         flush(path)
     is_served = read_versions(repository, entry).active is not None
     pin_active(repository, entry, staged)  # before a newer folder is there, which Triton might take
-    *others, network = _manifest_last(entry)
-    for model in others:
-        _move_in(staged, repository, model, version)
+    _move_in(staged, repository, entry, version)  # with the configs
     if not is_served:
         put_in_service(repository, entry, version, staged)
-    _move_in(staged, repository, network, version)
+    for model in _steps(entry):
+        _move_in(staged, repository, model, version)
     if is_served:
         put_in_service(repository, entry, version, staged)
 
@@ -89,16 +88,17 @@ def remove_old(repository: Path, entry: str, keep: int, previous: int | None, sc
     idle = sorted(set(versions.whole) - {versions.active}, key=lambda each: (each == previous, each))
     removed = idle[: max(0, len(idle) - keep)]
     kept = {str(each) for each in versions.whole if each not in removed}
-    for model in reversed(_manifest_last(entry)):  # without its manifest a version is not there
+    for model in (*reversed(_steps(entry)), entry):  # without its manifest a version is not there
         for folder in (repository / model).glob("[0-9]*"):
             if folder.name not in kept:
                 folder.replace(scratch / f".removed-{model}-{folder.name}")
     return removed
 
 
-def _manifest_last(entry: str) -> list[str]:
+def _steps(entry: str) -> list[str]:
+    """The one with the manifest last."""
     network = f"{entry}_network"
-    return [entry, *(model for model in entry_models(entry) if model not in {entry, network}), network]
+    return [*(model for model in entry_models(entry) if model not in {entry, network}), network]
 
 
 def _move_in(staged: Path, repository: Path, model: str, version: int) -> None:

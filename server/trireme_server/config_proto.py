@@ -54,6 +54,18 @@ class ModelConfig:
         return tuple(dict.fromkeys(step.model_name for step in self._message.ensemble_scheduling.step))
 
     @property
+    def version(self) -> int | None:
+        """The one version that it tells Triton to serve; None: it leaves that to Triton."""
+        versions = self._message.version_policy.specific.versions
+        return int(versions[0]) if len(versions) == 1 else None
+
+    @property
+    def step_versions(self) -> dict[str, int]:
+        """The version of each step that an ensemble asks for, where it does."""
+        steps = self._message.ensemble_scheduling.step
+        return {step.model_name: int(step.model_version) for step in steps if step.model_version > 0}
+
+    @property
     def parameters(self) -> dict[str, str]:
         return {key: value.string_value for key, value in self._message.parameters.items()}
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from trireme_server.export_advice import roll_back
 from trireme_server.golden import Ask, WrongAnswer, replay
 from trireme_server.golden_http import ask_http
 from trireme_server.manifest import GoldenSample
@@ -87,7 +88,7 @@ class Loader:
             for sample in self.golden.get(entry.name, ()):
                 replay(ask, entry.name, sample)
         except WrongAnswer as error:
-            raise LoadFailed(f"wrong answer to a golden sample: {error}") from error
+            raise LoadFailed(f"wrong answer to a golden sample: {error}{roll_back(entry)}") from error
         except (TritonRefused, TritonUnreachable) as error:
             raise LoadFailed(f"model {entry.name!r} did not answer its golden sample: {error}") from error
 

@@ -28,9 +28,16 @@ class Model:
         return sorted((int(path.name) for path in folders), reverse=True)
 
     @property
+    def version(self) -> int | None:
+        """The version that Triton serves: the one that the config names, else the newest. None: it is not there."""
+        if self.config.version is not None:
+            return self.config.version if self.config.version in self.versions else None
+        return next(iter(self.versions), None)
+
+    @property
     def version_folder(self) -> Path | None:
-        """The folder of the version that Triton serves: the newest."""
-        return self.folder / str(self.versions[0]) if self.versions else None
+        """The folder of that version."""
+        return None if self.version is None else self.folder / str(self.version)
 
     @property
     def size(self) -> int:

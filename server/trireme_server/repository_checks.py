@@ -10,7 +10,7 @@ from trireme_server.artifacts import HashCache, artifact_faults
 from trireme_server.export_advice import export_anew
 from trireme_server.manifest import InvalidManifest, read_manifest
 from trireme_server.preflight import Finding, Surroundings, fail, ok, warn
-from trireme_server.repository import RepositoryError, read_repository
+from trireme_server.repository import Model, RepositoryError, read_repository
 from trireme_server.run_folder import our_backends
 
 
@@ -37,11 +37,26 @@ def backends(around: Surroundings) -> Iterator[Finding]:
 
 
 def exported(around: Surroundings) -> Iterator[Finding]:
+    """Whether every model has the version that its config names, and the one that the ensemble asks for."""
     for entry in around.entries:
-        missing = [model.name for model in entry.models if model.version_folder is None]
+        missing = [model for model in entry.models if model.version_folder is None]
         if missing:
             advice = export_anew(entry.name, around.manifests.get(entry.name))
-            yield fail(entry.name, f"not exported: no version of {', '.join(missing)}", advice)
+            yield fail(entry.name, f"not exported: {', '.join(map(_no_version, missing))}", advice)
+            continue
+        asked = entry.model.config.step_versions
+        for step in entry.steps:
+            if asked.get(step.name, step.version) != step.version:
+                found = f"{step.name} is of version {step.version}, and its ensemble asks for {asked[step.name]}"
+                fix = (
+                    f"`trireme rollback {entry.name} --to N` puts one version in service; `trireme versions` lists them"
+                )
+                yield fail(entry.name, found, fix)
+
+
+def _no_version(model: Model) -> str:
+    wanted = model.config.version
+    return f"no version of {model.name}" if wanted is None else f"no version {wanted} of {model.name}"
 
 
 def manifests(around: Surroundings) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -245,3 +246,41 @@ def test_a_config_that_cannot_be_read_is_named_with_the_place(repository):
     (repository / "echo" / "config.pbtxt").write_text("name: 3\nnonsense")
     (text,) = only(Level.FAIL, repository_checks.repository, around(repository))
     assert "echo/config.pbtxt" in text
+
+
+def pin(repository: Path, model: str, version: int) -> None:
+    with (repository / model / "config.pbtxt").open("a") as config:
+        config.write(f"version_policy {{ specific {{ versions: {version} }} }}\n")
+
+
+def add_version(repository: Path, version: int) -> None:
+    """A copy of version 1 of `echo`, whose manifest says another task."""
+    for model in ("echo", "echo_first", "echo_second"):
+        shutil.copytree(repository / model / "1", repository / model / str(version))
+    file = repository / "echo_second" / str(version) / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"task": f"of version {version}"}))
+
+
+def test_the_version_that_the_configs_name_is_looked_at_and_without_one_the_newest(repository):
+    add_version(repository, 2)
+    assert around(repository).manifests["echo"].task == "of version 2"
+    for model in ("echo", "echo_first", "echo_second"):
+        pin(repository, model, 1)
+    assert around(repository).manifests["echo"].task == "test"
+    assert not only(Level.FAIL, repository_checks.exported, around(repository))
+
+
+def test_a_version_that_a_config_names_and_that_is_not_there_is_named(repository):
+    pin(repository, "echo_second", 3)
+    (text,) = only(Level.FAIL, repository_checks.exported, around(repository))
+    assert "not exported: no version 3 of echo_second" in text
+
+
+def test_configs_of_different_versions_are_not_served(repository):
+    add_version(repository, 2)
+    config = (repository / "echo" / "config.pbtxt").read_text()
+    (repository / "echo" / "config.pbtxt").write_text(config.replace("model_version: -1", "model_version: 1"))
+    pin(repository, "echo_first", 1)
+    (text,) = only(Level.FAIL, repository_checks.exported, around(repository))
+    assert "echo_second is of version 2, and its ensemble asks for 1" in text
+    assert "`trireme rollback echo --to N`" in text
