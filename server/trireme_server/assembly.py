@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from trireme_server import repository_checks
 from trireme_server.config_proto import ModelConfig
 from trireme_server.exit_codes import ExitCode, ServeError
 from trireme_server.find_server import Installation
@@ -14,11 +16,13 @@ from trireme_server.fleet import Fleet
 from trireme_server.golden_grpc import ask_stream
 from trireme_server.guide import guide
 from trireme_server.loading import Loader
+from trireme_server.next_version import NextVersion, VersionRefused
 from trireme_server.overrides import STALL_TIMEOUT, override
 from trireme_server.parts import ColdStart, Inbox, Parts
 from trireme_server.phases import LAUNCHER, EntryStart, Span, StartReport, account
-from trireme_server.preflight import Surroundings
+from trireme_server.preflight import Level, Surroundings, look_around, run_checks
 from trireme_server.run_folder import RunFolder
+from trireme_server.shown_models import show
 from trireme_server.status import Board
 from trireme_server.stub_watch import StallLimits
 from trireme_server.terminal import Terminal
@@ -59,11 +63,14 @@ def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
         models=len(prepared.models),
         configs_complete=all(each.is_complete for each in prepared.models.values()),
     )
+    configs = _configs(prepared)
+    for model in (model for entry in prepared.around.entries for model in entry.models):
+        show(prepared.folder.models, model, configs.get(model.name, model.config), model.name)
     environment = prepared.installation.environment(dict(os.environ), prepared.around.machine.cores)
     return Parts(
         config=config,
         fleet=Fleet(prepared.around.entries, prepared.with_stubs),
-        loader=_loader(prepared),
+        loader=_loader(prepared, configs),
         limits={name: _limits(name, each, config.stall_timeout_s) for name, each in prepared.models.items()},
         start_server=lambda: TritonProcess(command, environment, prepared.folder),
         log=TritonLog(prepared.folder.log),
@@ -72,19 +79,49 @@ def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
         processes=prepared.around.processes,
         inbox=inbox,
         announce=partial(_announce, prepared),
+        next_version=partial(next_version, prepared),
+        shown=prepared.folder.models,
     )
 
 
-def _loader(prepared: Preparation) -> Loader:
-    config, machine, own = prepared.around.config, prepared.around.machine, prepared.with_stubs
-    models = [model for entry in prepared.around.entries for model in entry.models]
-    changed = {
-        model.name: override(model.config, machine, is_official=model.name not in own, artifact_bytes=model.size)
-        for model in models
-    }
+def next_version(prepared: Preparation, entry: str) -> NextVersion:
+    """The version of `entry` that is in service on disk now, checked as at a start.
+
+    Raises:
+        VersionRefused: the preflight has something against it.
+    """
+    around = look_around(dataclasses.replace(prepared.around.config, entries=(entry,)))
+    found = run_checks(repository_checks.CHECKS, around)
+    faults = [f"{each.found} -> {each.fix}" for each in found if each.level is Level.FAIL]
+    if entry not in around.manifests and not faults:
+        faults = ["there is no manifest to say what is right"]
+    if faults:
+        raise VersionRefused("; ".join(faults))
+    configs = _configs(dataclasses.replace(prepared, around=around))
+    return NextVersion(entry=around.entries[0], configs=configs, golden=around.manifests[entry].golden)
+
+
+def _configs(prepared: Preparation) -> dict[str, ModelConfig]:
+    """What to load each model with; whatever is put in service on disk later, it stays at its version."""
+    around, own = prepared.around, prepared.with_stubs
+    configs = {}
+    for entry in around.entries:
+        for model in entry.models:
+            changed = override(
+                model.config, around.machine, is_official=model.name not in own, artifact_bytes=model.size
+            )
+            if model.version is not None and entry.name in around.manifests:
+                changed = (changed or model.config).of_version(model.version)
+            if changed is not None:
+                configs[model.name] = changed
+    return configs
+
+
+def _loader(prepared: Preparation, configs: Mapping[str, ModelConfig]) -> Loader:
+    config, machine = prepared.around.config, prepared.around.machine
     return Loader(
         triton=TritonApi(config.connect_host, config.http_port, config.metrics_port),
-        overrides={name: each.to_json() for name, each in changed.items() if each is not None},
+        overrides={name: each.to_json() for name, each in configs.items()},
         golden={name: manifest.golden for name, manifest in prepared.around.manifests.items()},
         ask_stream=partial(ask_stream, f"{config.url_host}:{config.grpc_port}"),
         parallel_loads=machine.cores + 2,

@@ -7,6 +7,7 @@ load gRPC as well and cost the start half a second.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -136,6 +137,29 @@ class ModelConfig:
             if ragged and tensor.name in self.ragged_inputs:
                 tensor.allow_ragged_batch = True
         return ModelConfig(message)
+
+    def of_version(self, version: int) -> ModelConfig:
+        """A copy that tells Triton to serve this version, unless the config says itself which."""
+        message = type(self._message)()
+        message.CopyFrom(self._message)
+        if not message.HasField("version_policy"):
+            message.version_policy.specific.versions[:] = [version]
+        return ModelConfig(message)
+
+    def renamed(self, names: Mapping[str, str]) -> ModelConfig:
+        """A copy in which the model and the steps that `names` knows have other names."""
+        message = type(self._message)()
+        message.CopyFrom(self._message)
+        message.name = names.get(message.name, message.name)
+        for step in message.ensemble_scheduling.step:
+            step.model_name = names.get(step.model_name, step.model_name)
+        return ModelConfig(message)
+
+    def to_text(self) -> str:
+        """The whole config as a config.pbtxt."""
+        from google.protobuf import text_format
+
+        return str(text_format.MessageToString(self._message))
 
     def to_json(self) -> str:
         """The whole config as Triton's load request takes it."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from trireme_server.connections import Connection
 from trireme_server.mending import Repair
+from trireme_server.next_version import NextVersion
 from trireme_server.phases import EntryStart
 from trireme_server.status import ModelPhase
 from trireme_server.stub_watch import ModelProgress
@@ -88,6 +89,32 @@ class RepairFailed:
 
 
 @dataclass(frozen=True)
+class SwitchedOver:
+    """New requests to the entry go to its new version; the stubs of the old one's steps are about to go."""
+
+    generation: int
+    new: NextVersion
+
+
+@dataclass(frozen=True)
+class RolledOut:
+    """The new version is in service; `fault`: why its steps could not be loaded under the names of the old ones."""
+
+    generation: int
+    new: NextVersion
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class RolloutRefused:
+    """The new version is not in service, and the old one is as before."""
+
+    generation: int
+    entry: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Scraped:
     """Triton's metrics; None when it did not give them."""
 
@@ -105,6 +132,16 @@ class WorkerFailed:
 
 
 ServerEvent: TypeAlias = (
-    ServerLive | ModelReached | BroughtUp | BringUpFailed | Unloaded | Repaired | RepairFailed | Scraped
+    ServerLive
+    | ModelReached
+    | BroughtUp
+    | BringUpFailed
+    | Unloaded
+    | Repaired
+    | RepairFailed
+    | SwitchedOver
+    | RolledOut
+    | RolloutRefused
+    | Scraped
 )
 Event: TypeAlias = StopRequested | WorkerFailed | ServerEvent

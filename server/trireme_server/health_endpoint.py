@@ -89,6 +89,8 @@ def _whole(status: Status) -> dict[str, Any]:
         **_readiness(status),
         "server_pid": status.server_pid,
         "entries": dict(status.entries),
+        "versions": dict(status.versions),
+        "refused_versions": dict(status.refused),
         "models": {name: phase.value for name, phase in status.models.items()},
         "server_restarts": status.counters.server_restarts,
         "model_reloads": sum(status.counters.model_reloads.values()),
@@ -107,6 +109,18 @@ def metric_families(status: Status) -> list[Family]:
             "gauge",
             "1 when the model is loaded and not known to be broken",
             {(("model", name),): float(phase is ModelPhase.READY) for name, phase in status.models.items()},
+        ),
+        Family(
+            "trireme_entry_version",
+            "gauge",
+            "The version of the entry that is served",
+            {(("entry", name),): float(version) for name, version in status.versions.items()},
+        ),
+        Family(
+            "trireme_version_refused",
+            "gauge",
+            "1 when the version that was put in service on disk is not served",
+            {(("entry", name),): float(name in status.refused) for name in status.versions},
         ),
         Family(
             "trireme_cold_start_seconds",

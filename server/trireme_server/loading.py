@@ -71,13 +71,21 @@ class Loader:
             report(model.name, ModelPhase.READY)
         return EntryStart(steps, ensemble, answer)
 
+    def load(self, model: str, config: str | None) -> None:
+        """Loads one model, with `config` as JSON; None: with its config.pbtxt.
+
+        Raises:
+            LoadFailed
+        """
+        try:
+            self.triton.load(model, config)
+        except (TritonRefused, TritonUnreachable) as error:
+            raise LoadFailed(f"model {model!r} did not load: {error}") from error
+
     def _load(self, model: Model, report: Report) -> Span:
         report(model.name, ModelPhase.LOADING)
         begin = time.monotonic()
-        try:
-            self.triton.load(model.name, self.overrides.get(model.name))
-        except (TritonRefused, TritonUnreachable) as error:
-            raise LoadFailed(f"model {model.name!r} did not load: {error}") from error
+        self.load(model.name, self.overrides.get(model.name))
         span = Span(begin, time.monotonic())
         report(model.name, ModelPhase.LOADED)
         return span

@@ -26,6 +26,7 @@ class Mending:
         self._waiting: dict[Group, set[str]] = {}
         self._due: dict[Group, float] = {}
         self._running: dict[Group, tuple[Repair, float]] = {}
+        self._held: set[Group] = set()
         self._budgets: dict[Group, CrashBudget] = {}
 
     @property
@@ -46,7 +47,9 @@ class Mending:
 
     def start_due(self, now: float) -> list[Repair]:
         """The repairs to begin now. They run until `mended` or `failed` is called."""
-        groups = [group for group, due in self._due.items() if now >= due and group not in self._running]
+        groups = [
+            group for group, due in self._due.items() if now >= due and group not in {*self._running, *self._held}
+        ]
         repairs = []
         for group in groups:
             del self._due[group]
@@ -54,6 +57,13 @@ class Mending:
             self._running[group] = (repair, now)
             repairs.append(repair)
         return repairs
+
+    def hold(self, model: str) -> None:
+        """No repair of the group of `model` begins until `release`: another version is being loaded."""
+        self._held.add(self._group_of(model))
+
+    def release(self, model: str) -> None:
+        self._held.discard(self._group_of(model))
 
     def mended(self, repair: Repair, now: float) -> float:
         """A repair has succeeded; returns how many seconds it took."""
@@ -71,3 +81,4 @@ class Mending:
         self._waiting.clear()
         self._due.clear()
         self._running.clear()
+        self._held.clear()

@@ -23,6 +23,11 @@ class RunFolder:
         return self.path / "backends"
 
     @property
+    def models(self) -> Path:
+        """The model repository as the server is shown it (`shown_models`)."""
+        return self.path / "models"
+
+    @property
     def working_directory(self) -> Path:
         """Empty, since a stub imports from its working directory first."""
         return self.path / "empty"
@@ -37,6 +42,7 @@ def make_run_folder(parent: Path, http_port: int) -> RunFolder:
     try:
         folder.remove()
         folder.working_directory.mkdir(parents=True)
+        folder.models.mkdir()
         folder.log.write_bytes(b"")
     except OSError as error:
         raise ServeError(

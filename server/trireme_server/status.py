@@ -20,6 +20,15 @@ class State(str, Enum):
     STOPPING = "stopping"
 
 
+def state_of(is_stopping: bool, has_server: bool, was_ready: bool, is_broken: bool) -> State:
+    """`has_server`: one that has brought up its models, and has not gone since."""
+    if is_stopping:
+        return State.STOPPING
+    if not has_server:
+        return State.RESTARTING if was_ready else State.STARTING
+    return State.REPAIRING if is_broken else State.READY
+
+
 class ModelPhase(str, Enum):
     """How far a model is."""
 
@@ -48,6 +57,8 @@ class Status:
     reason: str = ""  # why it is not ready
     models: Mapping[str, ModelPhase] = field(default_factory=dict)
     entries: Mapping[str, bool] = field(default_factory=dict)  # whether each answers its golden samples
+    versions: Mapping[str, int] = field(default_factory=dict)  # by entry, of those that are served
+    refused: Mapping[str, str] = field(default_factory=dict)  # by entry: why the version on disk is not served
     server_pid: int | None = None
     counters: Counters = Counters()
     cold_start: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (model, phase) -> seconds

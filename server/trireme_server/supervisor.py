@@ -7,44 +7,42 @@ main thread, with which tritonserver's life is tied to the launcher's (`die_with
 from __future__ import annotations
 
 import os
-import queue
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from trireme_server import events
 from trireme_server.connections import CannotBorrow, Connection, open_connections
 from trireme_server.exit_codes import ExitCode, ServeError
+from trireme_server.hang_watch import HangWatch
 from trireme_server.lost_requests import LostRequests
 from trireme_server.mending import Mending, Repair
-from trireme_server.parts import ColdStart, Parts
+from trireme_server.next_version import NextVersion
+from trireme_server.parts import ColdStart, Parts, arrived
 from trireme_server.patient_clock import PatientClock
 from trireme_server.phases import EntryStart, Span
 from trireme_server.restart_policy import CrashBudget
+from trireme_server.rollout import Rollout
 from trireme_server.roster import Roster, Trouble
 from trireme_server.shared_memory import region_prefix
-from trireme_server.status import Counters, ModelPhase, State, Status
-from trireme_server.stub_watch import ModelProgress
+from trireme_server.status import Counters, ModelPhase, State, Status, state_of
+from trireme_server.stub_watch import ModelProgress, Verdict
 from trireme_server.stubs import Stub
 from trireme_server.triton_process import TritonProcess, clear_away
 from trireme_server.work import Worker
-
-POLL_S = 0.25
-_HUNG_S = 15.0  # without metrics: the server itself makes no progress
 
 
 class Supervisor:
     """Runs one tritonserver after the other until it is asked to stop."""
 
     def __init__(self, parts: Parts) -> None:
-        config = parts.config
-        self._parts = parts
         self._clock = PatientClock()
         self._now = self._clock.look()
         self._generation = 0
-        self._crashes = CrashBudget(config.max_restarts)
-        self._mending = Mending(parts.fleet.group_of, config.max_restarts)
+        self._crashes = CrashBudget(parts.config.max_restarts)
+        self._mending = Mending(parts.fleet.group_of, parts.config.max_restarts)
+        self._rollout = Rollout(parts, self._mending)
         self._launcher_phases: ColdStart = {}
         self._was_ready = False
         self._stop_asked = False
@@ -66,7 +64,7 @@ class Supervisor:
         self._roster = Roster(parts.processes, parts.limits)
         self._lost = LostRequests(parts.processes, parts.config.grpc_port)
         self._retired: dict[str, list[Stub]] = {}  # of broken models that have not been unloaded yet
-        self._was_stopped = False
+        self._hang_watch = HangWatch(parts.processes)
         self._scraped_at = self._seen_at = self._now
         self._worker = Worker(parts.loader, self._generation, parts.inbox.put)
         self._started_at = time.monotonic()
@@ -80,20 +78,11 @@ class Supervisor:
             ServeError: it cannot go on.
         """
         while not self._stop_asked:
-            for event in self._events():
+            for event in arrived(self._parts.inbox):
                 self._handle(event)
             self._now = self._clock.look()
             self._look()
             self._publish()
-
-    def _events(self) -> Iterator[events.Event]:
-        """What has arrived; waits for `POLL_S` at most."""
-        try:
-            yield self._parts.inbox.get(timeout=POLL_S)
-            while True:
-                yield self._parts.inbox.get_nowait()
-        except queue.Empty:
-            return
 
     def _handle(self, event: events.Event) -> None:
         if isinstance(event, events.StopRequested):
@@ -121,6 +110,14 @@ class Supervisor:
                 self._repaired(repair)
             case events.RepairFailed(repair=repair, reason=reason):
                 self._repair_failed(repair, reason)
+            case events.SwitchedOver(new=new):
+                self._rollout.adopt(new, self._worker)
+                for step in new.entry.steps:
+                    self._retire(step.name)
+            case events.RolledOut(new=new, fault=fault):
+                self._rolled_out(new, fault)
+            case events.RolloutRefused(entry=entry, reason=reason):
+                self._rollout.refuse(entry, reason)
 
     def _look(self) -> None:
         """What no event tells: the processes, and what has become due."""
@@ -133,9 +130,14 @@ class Supervisor:
             self._server_died(how)
         elif self._is_up:
             self._in_trouble(self._roster.judge(self._progress, self._seen_at, self._now))
+            self._rollout.start_due(self._worker, self._now)
             self._start_repairs()
             self._roster.kill_overdue(self._now)
             self._close_lost()
+
+    @property
+    def _parts(self) -> Parts:
+        return self._rollout.parts
 
     @property
     def server(self) -> TritonProcess:
@@ -155,16 +157,9 @@ class Supervisor:
 
     def _server_hangs(self) -> str | None:
         """Ends a server that makes no progress; says why it did."""
-        stat = self._parts.processes.stat(self._server.pid)
-        is_stopped = stat is not None and stat.state == "T"
-        if is_stopped and self._was_stopped:
-            how = "it was stopped"
-        elif self._is_up and self._now - self._scraped_at > _HUNG_S:
-            how = f"it has not answered for {_HUNG_S:g} s"
-        else:
-            self._was_stopped = is_stopped
-            return None
-        self._server.kill()
+        how = self._hang_watch.judge(self._server.pid, self._now - self._scraped_at if self._is_up else 0.0)
+        if how is not None:
+            self._server.kill()
         return how
 
     def _server_died(self, how: str) -> None:
@@ -178,6 +173,7 @@ class Supervisor:
         self._worker.retire()
         clear_away(self._parts.processes, region_prefix(os.getpid()))
         self._mending.forget()
+        self._rollout.interrupted()
         self._phases = dict.fromkeys(self._phases, ModelPhase.WAITING)
         self._reason = reason
         pause = self._crashes.crashed(self._now)
@@ -228,16 +224,18 @@ class Supervisor:
             self._parts.terminal.say(f"{model}: {trouble.verdict.text}; loading it again", "error")
             self._phases[model] = ModelPhase.DEAD
             self._reloads[model, trouble.verdict.kind] += 1
-            deadline = self._now + self._parts.config.shutdown_timeout_s
-            answers_in_execute = model not in self._parts.fleet.decoupled
-            self._retired[model] = self._roster.retire(model, self._now, deadline, ends_when_idle=answers_in_execute)
+            self._retired[model] = self._retire(model)
             self._reason = f"{model}: {trouble.verdict.text}"
             if not self._mending.breaks([model], self._now):
                 raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
 
+    def _retire(self, model: str) -> list[Stub]:
+        deadline = self._now + self._parts.config.shutdown_timeout_s
+        answers_in_execute = model not in self._parts.fleet.decoupled
+        return self._roster.retire(model, self._now, deadline, ends_when_idle=answers_in_execute)
+
     def _start_repairs(self) -> None:
-        config = self._parts.config
-        ports = {config.http_port, config.grpc_port}
+        ports = {self._parts.config.http_port, self._parts.config.grpc_port}
         for repair in self._mending.start_due(self._now):
             seen = partial(open_connections, self._parts.processes, self._server.pid, ports)
             self._worker.repair(repair, self._parts.fleet.users(repair.models), seen)
@@ -252,8 +250,7 @@ class Supervisor:
 
     def _repaired(self, repair: Repair) -> None:
         seconds = self._mending.mended(repair, self._now)
-        names = ", ".join(sorted(repair.models))
-        self._parts.terminal.say(f"{names}: answers again after {seconds:.1f} s")
+        self._parts.terminal.say(f"{', '.join(sorted(repair.models))}: answers again after {seconds:.1f} s")
         self._in_trouble(self._roster.enlist(self._server.pid, repair.models & self._parts.fleet.with_stubs, self._now))
 
     def _repair_failed(self, repair: Repair, reason: str) -> None:
@@ -275,17 +272,17 @@ class Supervisor:
             self._connections_closed += closed
             self._parts.terminal.say(f"closed {closed} connections that waited for a dead model", "warning")
 
+    def _rolled_out(self, new: NextVersion, fault: str | None) -> None:
+        self._rollout.finish()
+        steps = {step.name for step in new.entry.steps} & self._parts.fleet.with_stubs
+        troubles = self._roster.enlist(self._server.pid, steps, self._now)
+        self._in_trouble([Trouble(step, Verdict("gone", fault)) for step in steps] if fault else troubles)
+
     # -- the truth -----------------------------------------------------------------------------------------------
 
-    def _state_now(self) -> State:
-        if self._stop_asked:
-            return State.STOPPING
-        if not self._is_up or self._restart_at is not None:
-            return State.RESTARTING if self._was_ready else State.STARTING
-        return State.REPAIRING if self._mending.broken else State.READY
-
     def _publish(self) -> None:
-        state = self._state_now()
+        has_server = self._is_up and self._restart_at is None
+        state = state_of(self._stop_asked, has_server, self._was_ready, bool(self._mending.broken))
         phases = dict(self._phases)
         self._parts.terminal.phases(phases)
         status = Status(
@@ -294,6 +291,8 @@ class Supervisor:
             models=phases,
             entries=self._parts.fleet.ready_entries(phases),
             server_pid=None if self._restart_at is not None else self._server.pid,
+            versions=self._rollout.versions,
+            refused=self._rollout.refused,
             counters=Counters(self._restarts, dict(self._reloads), self._connections_closed),
             cold_start={**self._cold_start, **self._launcher_phases},
         )

@@ -27,7 +27,7 @@ def command_line(
 ) -> list[str]:
     """tritonserver and its arguments, for loading up to `models` models at once."""
     arguments = {
-        "model-repository": config.repository.absolute(),
+        "model-repository": folder.models.absolute(),
         "backend-directory": folder.backends.absolute(),
         "backend-config": f"python,shm-region-prefix-name={region_prefix(os.getpid())}",
         "model-control-mode": "explicit",

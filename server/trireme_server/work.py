@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from trireme_server import exposition
 from trireme_server.connections import CannotBorrow, Connection
@@ -19,17 +20,22 @@ from trireme_server.events import (
     ModelReached,
     Repaired,
     RepairFailed,
+    RolledOut,
+    RolloutRefused,
     Scraped,
     ServerLive,
+    SwitchedOver,
     Unloaded,
     WorkerFailed,
 )
 from trireme_server.exposition import Sample
 from trireme_server.loading import Loader, LoadFailed
 from trireme_server.mending import Repair
+from trireme_server.next_version import NextVersion, VersionRefused
 from trireme_server.repository import Entry
 from trireme_server.status import ModelPhase
 from trireme_server.stub_watch import ModelProgress
+from trireme_server.swap import Swap
 from trireme_server.triton_api import TritonRefused, TritonUnreachable
 
 Post = Callable[[Event], None]
@@ -68,6 +74,14 @@ class Worker:
         """Loads the models again and has the entries that use them answer."""
         self._thread(self._repair, repair, users, seen)
 
+    def roll_out(self, entry: str, read: Callable[[], NextVersion], shown: Path) -> None:
+        """Exchanges the version of an entry for the one on disk."""
+        self._thread(self._roll_out, entry, read, shown)
+
+    def adopt(self, loader: Loader) -> None:
+        """What is loaded from now on is loaded by it."""
+        self._loader = loader
+
     def scrape(self) -> None:
         """Reads Triton's metrics again and again."""
         self._thread(self._scrape)
@@ -97,6 +111,25 @@ class Worker:
             self._post(RepairFailed(self._generation, repair, str(error)))
         else:
             self._post(Repaired(self._generation, repair))
+
+    def _roll_out(self, entry: str, read: Callable[[], NextVersion], shown: Path) -> None:
+        swap = None
+        try:
+            swap = Swap(self._loader, read(), shown)
+            swap.prove()
+            swap.switch()
+        except (VersionRefused, LoadFailed) as error:
+            if swap is not None:
+                swap.clear()
+            self._post(RolloutRefused(self._generation, entry, str(error)))
+            return
+        self._post(SwitchedOver(self._generation, swap.new))
+        try:
+            swap.settle(self._retired.wait)
+        except LoadFailed as error:
+            self._post(RolledOut(self._generation, swap.new, str(error)))
+        else:
+            self._post(RolledOut(self._generation, swap.new))
 
     def _scrape(self) -> None:
         while not self._retired.wait(_SCRAPE_S):

@@ -71,13 +71,15 @@ def write_model(repository: Path, name: str, config: Mapping[str, Any], *, versi
     (folder / "config.pbtxt").write_text(text_format.MessageToString(message))
 
 
-def write_manifest(repository: Path, entry: str, beside: str, answers: Mapping[str, str], *files: str) -> Path:
+def write_manifest(
+    repository: Path, entry: str, beside: str, answers: Mapping[str, str], *files: str, version: int = 1
+) -> Path:
     """A manifest whose golden samples are `answers`: text -> answer. `files`, or one if none is named, are made."""
     artifacts = {}
     for name in files or ("model.bin",):
         content = f"weights of {name}".encode()
-        (repository / beside / "1" / name).write_bytes(content)
-        artifacts[f"{beside}/1/{name}"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        (repository / beside / str(version) / name).write_bytes(content)
+        artifacts[f"{beside}/{version}/{name}"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     golden = [
         {
             "inputs": [_bytes_tensor("text", text)],
@@ -86,8 +88,8 @@ def write_manifest(repository: Path, entry: str, beside: str, answers: Mapping[s
         for text, answer in answers.items()
     ]
     source = {"uri": f"hf://fleet/{entry}@1"}
-    manifest = {"schema": 1, "entry": entry, "version": 1, "task": "test", "source": source}
-    file = repository / beside / "1" / "manifest.json"
+    manifest = {"schema": 1, "entry": entry, "version": version, "task": "test", "source": source}
+    file = repository / beside / str(version) / "manifest.json"
     file.write_text(json.dumps(manifest | {"artifacts": artifacts, "golden": golden}))
     return file
 

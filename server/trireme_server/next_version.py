@@ -1,0 +1,23 @@
+"""A version of an entry that is to follow the one in service, as it is to be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trireme_server.config_proto import ModelConfig
+from trireme_server.manifest import GoldenSample
+from trireme_server.repository import Entry
+
+
+class VersionRefused(Exception):
+    """A version that is not put in service. The text says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextVersion:
+    """Everything about it that the server does not know yet."""
+
+    entry: Entry
+    configs: Mapping[str, ModelConfig]  # by model, all of them
+    golden: tuple[GoldenSample, ...]
