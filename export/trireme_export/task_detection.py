@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from trireme_export.checkpoint import Checkpoint
+from trireme_export.image_families import IMAGE_FAMILIES
 
 MODULES = "modules.json"
 _BY_ENDING = {
     "ForSequenceClassification": "text-classification",
     "ForImageClassification": "image-classification",
+    "ForImageClassificationWithTeacher": "image-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "ForMaskedLM": "fill-mask",
@@ -36,6 +38,8 @@ def detect_task(checkpoint: Checkpoint, config: Mapping[str, Any]) -> DetectedTa
         for ending, task in _BY_ENDING.items():
             if architecture.endswith(ending):
                 return DetectedTask(task=task, because=f"config.json names {architecture}")
+        if architecture.endswith("Model") and str(config.get("model_type")) in IMAGE_FAMILIES:
+            return DetectedTask(task="image-embedding", because=f"config.json names the bare encoder {architecture}")
     return None
 
 
