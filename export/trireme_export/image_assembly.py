@@ -67,7 +67,7 @@ def _assembly(
     original = ImageOriginal(model.original, model.processor)
     return Assembly(
         task=task,
-        network=ImageNetwork(model.traced, model.preprocessing).eval(),
+        network=ImageNetwork(model.traced, model.preprocessing.normalization).eval(),
         example={"pixels": torch.zeros(2, size, size, 3, dtype=torch.uint8)},
         dynamic={"pixels": {0: "batch"}},
         output=steps.steps[1].outputs[0].name,

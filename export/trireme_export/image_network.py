@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trireme_export.image_preprocessing import Preprocessing
+from trireme_export.image_preprocessing import Normalization
 
 
 class ImageNetwork(nn.Module):
@@ -14,11 +14,11 @@ class ImageNetwork(nn.Module):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, model: nn.Module, preprocessing: Preprocessing) -> None:
+    def __init__(self, model: nn.Module, normalization: Normalization) -> None:
         super().__init__()
         self.model = model
-        self.register_buffer("scale", torch.tensor(preprocessing.scale).reshape(1, 3, 1, 1))
-        self.register_buffer("shift", torch.tensor(preprocessing.shift).reshape(1, 3, 1, 1))
+        self.register_buffer("scale", torch.tensor(normalization.scale).reshape(1, 3, 1, 1))
+        self.register_buffer("shift", torch.tensor(normalization.shift).reshape(1, 3, 1, 1))
 
     def forward(self, pixels: Tensor) -> Tensor:
         images = pixels.permute(0, 3, 1, 2).float()

@@ -11,8 +11,16 @@ Channels = tuple[float, float, float]  # red, green, blue
 
 
 @dataclass(frozen=True, kw_only=True)
+class Normalization:
+    """Every byte becomes `byte * scale + shift`."""
+
+    scale: Channels
+    shift: Channels
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """An image is resized, the square in its middle is kept, and every byte becomes `byte * scale + shift`.
+    """An image is resized, the square in its middle is kept, and its bytes are normalised.
 
     `fit`, `crop_offset`, `resize` and `size` are parameters of the stage: docs/contracts.md says what they do.
     """
@@ -22,8 +30,7 @@ class Preprocessing:
     fit: Literal["shorter_side", "stretch"]
     crop_offset: Literal["round", "floor"]
     interpolation: Interpolation
-    scale: Channels
-    shift: Channels
+    normalization: Normalization
     # A JPEG may be decoded at a reduced scale that keeps so many times the pixels it is resized to. At 4, photographs
     # of 12 million pixels differ by two levels of 255 at most, by 0.1 in the mean, and take a third of the time.
     min_scale: float = 4.0
@@ -43,9 +50,10 @@ class Preprocessing:
 
     def describe(self) -> str:
         """For the terminal."""
+        own = self.normalization
         what = "both sides" if self.fit == "stretch" else "the shorter side"
         cut = f", the centre of {self.size} x {self.size}" if self.resize > self.size or self.fit != "stretch" else ""
-        scale, shift = (", ".join(f"{value:.6g}" for value in values) for values in (self.scale, self.shift))
+        scale, shift = (", ".join(f"{value:.6g}" for value in values) for values in (own.scale, own.shift))
         return f"{what} to {self.resize} pixels ({self.interpolation}){cut}; byte * ({scale}) + ({shift})"
 
 
@@ -59,7 +67,8 @@ def channels(value: float | Sequence[float]) -> Channels:
     return red, green, blue
 
 
-def normalization(mean: Channels, std: Channels, *, factor: float = 1 / 255) -> dict[str, Channels]:
-    """`scale` and `shift` that make `(byte * factor - mean) / std`."""
+def normalization(mean: Channels, std: Channels, *, factor: float = 1 / 255) -> Normalization:
+    """What makes `(byte * factor - mean) / std`."""
     scale = channels([factor / deviation for deviation in std])
-    return {"scale": scale, "shift": channels([-own / deviation for own, deviation in zip(mean, std, strict=True)])}
+    shift = channels([-own / deviation for own, deviation in zip(mean, std, strict=True)])
+    return Normalization(scale=scale, shift=shift)

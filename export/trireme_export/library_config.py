@@ -27,12 +27,12 @@ def read_config(config: Mapping[str, Any], rules: ConfigRules) -> Any:
 
 
 @contextmanager
-def library_refusals(file: str) -> Iterator[None]:
-    """What transformers cannot follow is a refusal of the `file` that asks for it."""
+def library_refusals(file: str, library: str = "transformers") -> Iterator[None]:
+    """What the library cannot follow is a refusal of the `file` that asks for it."""
     try:
         yield
     except CheckpointRefused:
         raise
     except Exception as error:  # the library raises whatever a config makes it do
         text = " ".join(str(error).split())
-        raise CheckpointRefused(f"{file}: the transformers library refuses it: {text}") from error
+        raise CheckpointRefused(f"{file}: the {library} library refuses it: {text}") from error

@@ -14,7 +14,7 @@ from PIL import Image
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.image_original import Floats, Pixels
-from trireme_export.image_preprocessing import Interpolation, Preprocessing, channels, normalization
+from trireme_export.image_preprocessing import Interpolation, Normalization, Preprocessing, channels, normalization
 from trireme_export.library_config import library_refusals
 
 FILE = "preprocessor_config.json"
@@ -130,7 +130,7 @@ def _preprocessing(checkpoint: Checkpoint, processor: Any) -> Preprocessing:
         fit="stretch" if stretch else "shorter_side",
         crop_offset="floor",
         interpolation=_INTERPOLATIONS[processor.resample],
-        **_normalization(processor),
+        normalization=_normalization(processor),
     )
 
 
@@ -165,7 +165,7 @@ def _cropped(checkpoint: Checkpoint, processor: Any, resize: int, stretch: bool)
                    "the graph takes squares")  # fmt: skip
 
 
-def _normalization(processor: Any) -> dict[str, Any]:
+def _normalization(processor: Any) -> Normalization:
     """What `do_rescale`, `do_normalize` and the two steps that only EfficientNet has do to a byte, in one."""
     factor = processor.rescale_factor if processor.do_rescale else 1.0
     offset = 1.0 if processor.do_rescale and getattr(processor, "rescale_offset", False) else 0.0

@@ -28,5 +28,6 @@ class PillowProcessor:
 
     def planes(self, pixels: Pixels) -> Floats:
         """(3, size, size): normalised."""
-        scaled = pixels.astype(np.float64) * self._preprocessing.scale + self._preprocessing.shift
+        own = self._preprocessing.normalization
+        scaled = pixels.astype(np.float64) * own.scale + own.shift
         return scaled.transpose(2, 0, 1).astype(np.float32)

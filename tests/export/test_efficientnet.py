@@ -44,7 +44,7 @@ def test_the_graph_normalises_bytes_as_the_original_does(network):
     original = ImageOriginal(network, PillowProcessor(preprocessing))
     pixels = np.stack([original.pixels(path.read_bytes()) for path in IMAGES])
     with torch.inference_mode():
-        logits = ImageNetwork(network, preprocessing)(torch.from_numpy(pixels))
+        logits = ImageNetwork(network, preprocessing.normalization)(torch.from_numpy(pixels))
     np.testing.assert_allclose(logits, original.rows(pixels), atol=1e-4)
 
 

@@ -135,12 +135,12 @@ def _write(folder: Path, name: str, kind: Any, options: dict[str, Any]) -> None:
         given["architectures"] = ["DeiTForImageClassification"]
     torch.manual_seed(5)
     model = kind.from_config(family.config(**given)).eval()
-    _stir(model)
+    stir(model)
     model.save_pretrained(folder)
     family.processor(**family.settings).save_pretrained(folder)
 
 
-def _stir(model: torch.nn.Module) -> None:
+def stir(model: torch.nn.Module) -> None:
     """Fresh norms and biases are ones and zeros, and layer scales nearly zero, which would hide mistakes.
 
     The statistics of the batch norms are those of noise: others let the images' differences die out.
