@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trireme_client.results import Embedding as Embedding
     from trireme_client.results import Health as Health
     from trireme_client.results import ImageClassification as ImageClassification
+    from trireme_client.results import ImageEmbedding as ImageEmbedding
     from trireme_client.results import ImageLabel as ImageLabel
     from trireme_client.results import ModelMetadata as ModelMetadata
     from trireme_client.results import ModelState as ModelState
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trireme_client.tasks import CLASSIFY as CLASSIFY
     from trireme_client.tasks import CLASSIFY_IMAGE as CLASSIFY_IMAGE
     from trireme_client.tasks import EMBED as EMBED
+    from trireme_client.tasks import EMBED_IMAGE as EMBED_IMAGE
 
 _NAMES = {
     "async_client": ("AsyncClient",),
@@ -40,6 +42,7 @@ _NAMES = {
         "Embedding",
         "Health",
         "ImageClassification",
+        "ImageEmbedding",
         "ImageLabel",
         "ModelMetadata",
         "ModelState",
@@ -49,6 +52,7 @@ _NAMES = {
         "CLASSIFY",
         "CLASSIFY_IMAGE",
         "EMBED",
+        "EMBED_IMAGE",
     ),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

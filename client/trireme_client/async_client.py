@@ -10,9 +10,17 @@ from trireme_client.calls import AsyncConnection
 from trireme_client.core import Ask, Core, Steps, listed
 from trireme_client.endpoint import Endpoint, Protocol
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, Health, ImageClassification, ModelMetadata, ModelState
+from trireme_client.results import (
+    Classification,
+    Embedding,
+    Health,
+    ImageClassification,
+    ImageEmbedding,
+    ModelMetadata,
+    ModelState,
+)
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, Image, Item, Result, Task
+from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EMBED_IMAGE, Image, Item, Result, Task
 
 T = TypeVar("T")
 
@@ -44,6 +52,9 @@ class AsyncClient:
 
     async def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         return await self._all(CLASSIFY_IMAGE, images, model)
+
+    async def embed_image(self, images: Iterable[Image], model: str) -> list[ImageEmbedding]:
+        return await self._all(EMBED_IMAGE, images, model)
 
     async def stream(
         self, task: Task[Item, Result], items: Iterable[Item], model: str

@@ -11,9 +11,17 @@ from typing import TypeVar
 from trireme_client.core import Core, Steps, listed
 from trireme_client.endpoint import Endpoint, Protocol
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, Health, ImageClassification, ModelMetadata, ModelState
+from trireme_client.results import (
+    Classification,
+    Embedding,
+    Health,
+    ImageClassification,
+    ImageEmbedding,
+    ModelMetadata,
+    ModelState,
+)
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, Image, Item, Result, Task
+from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EMBED_IMAGE, Image, Item, Result, Task
 from trireme_client.workers import Workers
 
 T = TypeVar("T")
@@ -57,6 +65,10 @@ class Client:
     def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         """The best labels for each image, given as a path, as the bytes of an image file, or as an open file."""
         return self._all(CLASSIFY_IMAGE, images, model)
+
+    def embed_image(self, images: Iterable[Image], model: str) -> list[ImageEmbedding]:
+        """A vector for each image, by a model of your own: there is none by default."""
+        return self._all(EMBED_IMAGE, images, model)
 
     def stream(
         self, task: Task[Item, Result], items: Iterable[Item], model: str

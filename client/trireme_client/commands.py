@@ -64,13 +64,16 @@ def _format_option(function: Function) -> Function:
     return click.option("--json/--table", "as_json", default=None, help=help_text)(function)
 
 
-def _item_options(what: str, model: str) -> Callable[[Function], Function]:
+def _item_options(what: str, model: str | None) -> Callable[[Function], Function]:
+    """`model` is the default; None: it has to be given."""
+    choice: dict[str, Any] = {"required": True} if model is None else {"default": model, "show_default": True}
+
     def decorate(function: Function) -> Function:
         for option in (
             click.option("--keep-going", is_flag=True, help="Print refused items as errors and do the rest; exit 1."),
             _format_option,
             _server_options,
-            click.option("--model", default=model, show_default=True),
+            click.option("--model", **choice),
             click.option(
                 "--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True),
                 help=f"A file with {what} a line; - is stdin. Can be given again.",
@@ -132,6 +135,20 @@ def classify_image(images: tuple[str, ...], **options: Any) -> None:
     from trireme_client.tasks import CLASSIFY_IMAGE
 
     _run(CLASSIFY_IMAGE, IMAGE_CLASSIFICATION, images, _Options(**options))
+
+
+@click.command("embed-image")
+@click.argument("images", nargs=-1)
+@_item_options("the path of an image", model=None)
+def embed_image(images: tuple[str, ...], **options: Any) -> None:
+    """Turn images into vectors, by a model of your own.
+
+    IMAGES are paths: arguments, or lines of --file, or lines of stdin. One result per path, in order.
+    """
+    from trireme_client.printing import IMAGE_EMBEDDING
+    from trireme_client.tasks import EMBED_IMAGE
+
+    _run(EMBED_IMAGE, IMAGE_EMBEDDING, images, _Options(**options))
 
 
 @click.command()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trireme_client.errors import InvalidInput
 from trireme_client.reading import Source
-from trireme_client.results import Classification, Embedding, ImageClassification
+from trireme_client.results import Classification, Embedding, ImageClassification, ImageEmbedding
 from trireme_client.tasks import Result
 
 Fields: TypeAlias = dict[str, Any]
@@ -131,6 +131,10 @@ def _nine_digits(numbers: NDArray[np.float32]) -> list[float]:
     return [float(f"{number:.9g}") for number in numbers.tolist()]
 
 
+def _first_numbers(vector: NDArray[np.float32]) -> str:
+    return " ".join(f"{number:.3f}" for number in vector[:4])
+
+
 def _score(score: float) -> float:
     return float(str(np.float32(score)))
 
@@ -138,7 +142,7 @@ def _score(score: float) -> float:
 EMBEDDING: View[Embedding] = View(
     "text",
     ("dimensions", "windows", "embedding"),
-    lambda result: (str(result.vector.size), str(result.windows), " ".join(f"{x:.3f}" for x in result.vector[:4])),
+    lambda result: (str(result.vector.size), str(result.windows), _first_numbers(result.vector)),
     lambda result: {"embedding": _nine_digits(result.vector), "windows": result.windows},
 )
 CLASSIFICATION: View[Classification] = View(
@@ -157,4 +161,10 @@ IMAGE_CLASSIFICATION: View[ImageClassification] = View(
     ("label", "score", "others"),
     lambda result: (result.label, f"{result.score:.4f}", ", ".join(other.label for other in result.labels[1:])),
     lambda result: {"labels": [{"label": one.label, "score": _score(one.score)} for one in result.labels]},
+)
+IMAGE_EMBEDDING: View[ImageEmbedding] = View(
+    "file",
+    ("dimensions", "embedding"),
+    lambda result: (str(result.vector.size), _first_numbers(result.vector)),
+    lambda result: {"embedding": _nine_digits(result.vector)},
 )

@@ -50,6 +50,13 @@ class ImageClassification:
         return self.labels[0].score
 
 
+@dataclass(frozen=True, eq=False)
+class ImageEmbedding:
+    """One image as a vector, of length 1 if the entry was exported so."""
+
+    vector: NDArray[np.float32]  # (dimensions,)
+
+
 @dataclass(frozen=True)
 class TensorMetadata:
     """An input or output of a model. `shape` has -1 for what varies; the first is the batch if the model has one."""

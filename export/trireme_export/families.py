@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 
-def _keys(names: str) -> frozenset[str]:
+def keys(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
 # Keys that no config class declares, and that no answer depends on: how a model was made, saved or trained.
-_BOOKKEEPING = _keys("""
+BOOKKEEPING = keys("""
     model_type _name_or_path torch_dtype gradient_checkpointing finetuning_task output_attentions output_past
     _attn_implementation_autoset torchscript use_cache num_labels _num_labels tokenizer_class
 """)
@@ -26,7 +26,7 @@ _PLAIN_ENCODER: Mapping[str, object] = {
     "chunk_size_feed_forward": 0,
     "pruned_heads": {},
 }
-_SIZES = _keys("""
+_SIZES = keys("""
     vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings
 """)
 
@@ -66,7 +66,7 @@ class Family:
     @property
     def undeclared(self) -> frozenset[str]:
         """Keys that may be there though the config class does not declare them."""
-        return self.understood | self.irrelevant | _BOOKKEEPING | self.only_values.keys()
+        return self.understood | self.irrelevant | BOOKKEEPING | self.only_values.keys()
 
 
 _OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
@@ -89,7 +89,7 @@ FAMILIES = {
             encoder="bert",
             head=("bert.pooler", "classifier"),
             pooler=True,
-            irrelevant=_keys("""
+            irrelevant=keys("""
                 directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
                 pooler_type
             """),
@@ -110,8 +110,8 @@ FAMILIES = {
             model_type="distilbert",
             encoder="distilbert",
             head=("pre_classifier", "relu", "classifier"),
-            required=_keys("vocab_size dim hidden_dim n_layers n_heads max_position_embeddings"),
-            irrelevant=_keys("tie_weights_"),
+            required=keys("vocab_size dim hidden_dim n_layers n_heads max_position_embeddings"),
+            irrelevant=keys("tie_weights_"),
             ignorable=("embeddings.position_ids", "vocab_transform.*", "vocab_layer_norm.*", "vocab_projector.*"),
         ),
         dataclasses.replace(
@@ -125,10 +125,10 @@ FAMILIES = {
             model_type="deberta-v2",
             encoder="deberta",
             head=("pooler", "classifier"),
-            understood=_keys("""
+            understood=keys("""
                 position_buckets norm_rel_ebd share_att_key attention_head_size embedding_size pooler_hidden_size
             """),
-            irrelevant=_keys("cls_dropout"),
+            irrelevant=keys("cls_dropout"),
             fixed={"conv_kernel_size": 0},  # a convolution would mix the tokens of neighbouring segments
             placement=Placement.PAIRS,
             ignorable=("embeddings.position_ids", "lm_predictions.*", "mask_predictions.*", "cls.*"),
@@ -137,8 +137,8 @@ FAMILIES = {
             model_type="modernbert",
             encoder="model",
             head=("head", "classifier"),
-            understood=_keys("global_attn_every_n_layers global_rope_theta local_rope_theta"),
-            irrelevant=_keys("layer_norm_eps reference_compile repad_logits_with_grad"),
+            understood=keys("global_attn_every_n_layers global_rope_theta local_rope_theta"),
+            irrelevant=keys("layer_norm_eps reference_compile repad_logits_with_grad"),
             placement=Placement.SLIDING,
             ignorable=("head.*", "decoder.*"),
         ),

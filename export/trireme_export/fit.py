@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES
+from trireme_export.image_families import IMAGE_FAMILIES
 from trireme_export.stored_tensor import StoredTensor
+from trireme_export.timm_config import is_timm, read_timm_config
 
 _DTYPES = {  # as torch calls them; any other is a float of eight bits or fewer
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "BOOL": "bool"},
@@ -30,11 +32,13 @@ class Fit:
 def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_classifier: bool) -> Fit | None:
     """None: the exporter does not know the family. Loads torch and transformers."""
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in FAMILIES:
+    known = isinstance(model_type, str) and model_type in FAMILIES | IMAGE_FAMILIES
+    if not known and not is_timm(config):
         return None
-    for key in ("num_hidden_layers", "n_layers"):
+    for key in ("num_hidden_layers", "n_layers", "depths", "num_block_repeats"):
         layers = config.get(key)
-        if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever
+        count = sum(each for each in layers if isinstance(each, int)) if isinstance(layers, list) else layers
+        if isinstance(count, int) and count > len(tensors):  # building them could take for ever
             return Fit(refusal=f"config.json: {key} is {layers}, and there are {len(tensors)} tensors")
     return _build(config, tensors, is_classifier)
 
@@ -43,12 +47,11 @@ def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classi
     import torch
 
     from trireme_export.intake import TensorsDoNotFit
-    from trireme_export.text_encoder import build_classifier, build_encoder
 
+    build = _builder(config)
     try:
         with torch.device("meta"):
-            build = build_classifier if is_classifier else build_encoder
-            build(config, {each.name: _empty(each) for each in tensors}, "eager")
+            build(config, {each.name: _empty(each) for each in tensors}, is_classifier)
     except TensorsDoNotFit as error:
         return Fit(refusal=str(error), missing=tuple(error.missing), unexpected=tuple(error.unexpected))
     except CheckpointRefused as error:
@@ -56,6 +59,33 @@ def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classi
     except Exception as error:  # the library raises whatever a config makes it do
         return Fit(refusal=f"config.json: the transformers library refuses it: {' '.join(str(error).split())}")
     return Fit()
+
+
+def _builder(config: Mapping[str, Any]) -> Callable[[Mapping[str, Any], Mapping[str, Any], bool], None]:
+    if is_timm(config):
+        return _build_timm_model
+    return _build_image_model if config["model_type"] in IMAGE_FAMILIES else _build_text_model
+
+
+def _build_timm_model(config: Mapping[str, Any], weights: Mapping[str, Any], _is_classifier: bool) -> None:
+    from trireme_export.timm_model import build_timm
+
+    build_timm(read_timm_config(config), weights)
+
+
+def _build_text_model(config: Mapping[str, Any], weights: Mapping[str, Any], is_classifier: bool) -> None:
+    from trireme_export.text_encoder import build_classifier, build_encoder
+
+    (build_classifier if is_classifier else build_encoder)(config, weights, "eager")
+
+
+def _build_image_model(config: Mapping[str, Any], weights: Mapping[str, Any], is_classifier: bool) -> None:
+    from trireme_export.library_image_model import build_logits, build_vector
+
+    if is_classifier:
+        build_logits(config, weights)
+    else:
+        build_vector(config, weights)
 
 
 def _empty(tensor: StoredTensor) -> Any:

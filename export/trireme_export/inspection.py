@@ -70,7 +70,7 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
     files = read_safetensors(checkpoint)
     tensors = tuple(files.all_tensors)
     task = detect_task(whole if MODULES in whole.files else checkpoint, config)
-    is_classifier = task is not None and task.task == "text-classification"
+    is_classifier = task is not None and task.task in ("text-classification", "image-classification")
     return Inspection(
         uri=whole.uri,
         archive_sha256=whole.archive_sha256,

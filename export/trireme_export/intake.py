@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,29 @@ from torch import Tensor, nn
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES, Family
+from trireme_export.image_families import IMAGE_FAMILIES
+
+
+class ConfigRules(Protocol):
+    """What has to be known of the keys of one `model_type`."""
+
+    @property
+    def model_type(self) -> str: ...
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Keys without which the library would take sizes of its own."""
+        ...
+
+    @property
+    def only_values(self) -> Mapping[str, object]:
+        """Keys that may be there with this value only."""
+        ...
+
+    @property
+    def undeclared(self) -> frozenset[str]:
+        """Keys that may be there though the config class does not declare them."""
+        ...
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
@@ -22,28 +45,30 @@ def family_of(config: Mapping[str, Any]) -> Family:
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
-        raise CheckpointRefused(f"config.json: model_type is {model_type!r}; known are {', '.join(sorted(FAMILIES))}")
+        raise CheckpointRefused(
+            f"config.json: model_type is {model_type!r}; known are {', '.join(sorted(FAMILIES | IMAGE_FAMILIES))}"
+        )
     return FAMILIES[model_type]
 
 
-def check_keys(config: Mapping[str, Any], family: Family, declared: Iterable[str]) -> None:
+def check_keys(config: Mapping[str, Any], rules: ConfigRules, declared: Iterable[str]) -> None:
     """Every key of `config.json` is one that the library's config class declares, or is known to be right.
 
     Raises:
         CheckpointRefused: an unknown key, a missing size, or a value that the exported graph cannot follow.
     """
-    unknown = sorted(config.keys() - set(declared) - family.undeclared)
+    unknown = sorted(config.keys() - set(declared) - rules.undeclared)
     if unknown:
         raise CheckpointRefused(
-            f"config.json: {', '.join(unknown)}: not known for {family.model_type}, so not safe to ignore. "
+            f"config.json: {', '.join(unknown)}: not known for {rules.model_type}, so not safe to ignore. "
             "Remove what is certain not to change the model's answers; a model that needs it cannot be exported"
         )
-    missing = sorted(family.required - config.keys())
+    missing = sorted(rules.required - config.keys())
     if missing:
         raise CheckpointRefused(
-            f"config.json: {', '.join(missing)}: missing, and {family.model_type} cannot be built without"
+            f"config.json: {', '.join(missing)}: missing, and {rules.model_type} cannot be built without"
         )
-    for key, only in family.only_values.items():
+    for key, only in rules.only_values.items():
         if config.get(key, only) != only:
             raise CheckpointRefused(f"config.json: {key} is {config[key]!r}; only {only!r} can be exported")
 

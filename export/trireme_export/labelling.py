@@ -28,13 +28,13 @@ class Labelling:
     threshold: float | None = None
 
 
-def read_labelling(config: Mapping[str, Any]) -> Labelling:
-    """What `config.json` of a classifier says of its labels.
+def read_labelling(config: Mapping[str, Any], *, shared_names: bool = False) -> Labelling:
+    """What `config.json` of a classifier says of its labels; `shared_names`: classes may have the same one.
 
     Raises:
         CheckpointRefused: the labels contradict each other, or the head is a regression.
     """
-    labels = _labels(config)
+    labels = _labels(config, shared_names=shared_names)
     problem = config.get("problem_type")
     if not isinstance(problem, str | None) or problem not in _FUNCTIONS:
         known = ", ".join(name for name in _FUNCTIONS if name)
@@ -47,7 +47,7 @@ def read_labelling(config: Mapping[str, Any]) -> Labelling:
     return Labelling(labels=labels, function=_FUNCTIONS[problem])
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _labels(config: Mapping[str, Any], *, shared_names: bool) -> tuple[str, ...]:
     names = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # what the library takes for granted
     if not isinstance(names, Mapping) or not names or not all(isinstance(name, str) for name in names.values()):
         raise CheckpointRefused(
@@ -61,22 +61,29 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
             f"{len(names)} labels must have 0 to {len(names) - 1}, each once"
         )
     labels = tuple(names[index] for index in wanted)
-    _check_inverse(labels, config.get("label2id"))
+    _check_inverse(labels, config.get("label2id"), shared_names=shared_names)
     for key in ("num_labels", "_num_labels"):
         if config.get(key, len(labels)) != len(labels):
             raise CheckpointRefused(f"config.json: {key} is {config[key]!r}, but id2label names {len(labels)} labels")
     return labels
 
 
-def _check_inverse(labels: tuple[str, ...], indices: object) -> None:
+def _check_inverse(labels: tuple[str, ...], indices: object, *, shared_names: bool) -> None:
     """`label2id` may be missing; where it is there it must say the same as `id2label`."""
-    if len(set(labels)) != len(labels):
+    if len(set(labels)) != len(labels) and not shared_names:
         raise CheckpointRefused(f"config.json: id2label gives a name twice: {', '.join(labels)}")
     if indices is None:
         return
     expected = {label: index for index, label in enumerate(labels)}
-    if indices != expected:
+    if not isinstance(indices, Mapping) or indices.keys() != expected.keys() or not _fits(labels, indices):
         raise CheckpointRefused(
             f"config.json: id2label and label2id contradict each other: id2label means {expected}, label2id says "
             f"{indices}. Find out in which order the model was trained, and correct the one that is wrong"
         )
+
+
+def _fits(labels: tuple[str, ...], indices: Mapping[Any, Any]) -> bool:
+    """Every name's index is one of those that have it."""
+    return all(
+        type(index) is int and 0 <= index < len(labels) and labels[index] == name for name, index in indices.items()
+    )

@@ -19,6 +19,7 @@ SCHEMA = 1
 TOOLS = (
     "torch",
     "transformers",
+    "timm",
     "safetensors",
     "tokenizers",
     "onnx",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
-from trireme_export.catalogue import CATALOGUE, Entry, OwnText, Source
+from trireme_export.catalogue import CATALOGUE, Entry, OwnModel, Source
 from trireme_export.steps import entry_models
 
 NAME = "letters, digits, _ and -, beginning with a letter or a digit, at most 64"
@@ -15,7 +15,7 @@ class InvalidName(ValueError):
     """A name that no entry can have; the text says what is allowed."""
 
 
-def own_entry(uri: str, name: str | None, task: OwnText, *, allow_pickle: bool = False) -> Entry:
+def own_entry(uri: str, name: str | None, task: OwnModel, *, allow_pickle: bool = False) -> Entry:
     """The entry of a checkpoint at `uri`.
 
     Raises:

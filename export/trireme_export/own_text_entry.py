@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trireme_export.assembly import Assembly
-from trireme_export.catalogue import TASKS, OwnText, TextTask, TextWindows
+from trireme_export.catalogue import TEXT_TASKS, OwnModel, TextTask, TextWindows
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import family_of
@@ -32,7 +32,7 @@ PRECISION: Literal["fp32"] = "fp32"  # nobody has measured what bf16 does to thi
 _CLASSIFIER = "ForSequenceClassification"
 
 
-def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Assembly:
+def assemble_own_text(task: OwnModel, checkpoint: Checkpoint, cache: Path) -> Assembly:
     """Text to label or to vector, with the checkpoint's own weights alone."""
     folder = model_folder(checkpoint)
     if folder != "." and MODULES in checkpoint.files:
@@ -53,7 +53,7 @@ def assemble_own_text(task: OwnText, checkpoint: Checkpoint, cache: Path) -> Ass
     return _embedding(_layout(task, checkpoint), checkpoint, config, cache)
 
 
-def _task(task: OwnText, checkpoint: Checkpoint, config: dict[str, Any]) -> TextTask:
+def _task(task: OwnModel, checkpoint: Checkpoint, config: dict[str, Any]) -> TextTask:
     """What `--task` says, or else the layout of the folder and the architecture that `config.json` names.
 
     Raises:
@@ -66,11 +66,9 @@ def _task(task: OwnText, checkpoint: Checkpoint, config: dict[str, Any]) -> Text
             f"config.json: architectures says {architecture}, but the classifier of model_type "
             f"{config['model_type']} is {known}: correct the one that is wrong"
         )
-    if task.task is not None:
-        return task.task
     detected = detect_task(checkpoint, config)
-    for task_name in TASKS:
-        if detected is not None and detected.task == task_name:
+    for task_name in TEXT_TASKS:
+        if task_name == (task.task or (detected.task if detected else None)):
             return task_name
     raise CheckpointRefused(
         f"{checkpoint.uri}: config.json names the architecture {architecture or 'nothing'}, and there is no {MODULES}, "
@@ -128,7 +126,7 @@ def _embedding(layout: SentenceLayout, checkpoint: Checkpoint, config: dict[str,
     return dataclasses.replace(assembly, decisions=found)
 
 
-def _layout(task: OwnText, checkpoint: Checkpoint) -> SentenceLayout:
+def _layout(task: OwnModel, checkpoint: Checkpoint) -> SentenceLayout:
     """The checkpoint's own, or that of a bare encoder, whose pooling nobody can guess."""
     if MODULES in checkpoint.files:
         if task.pooling is not None:

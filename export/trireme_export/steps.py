@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from trireme_export.catalogue import ImageClassification, TextWindows
+from trireme_export.catalogue import TextWindows
+from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
 
 
@@ -110,37 +111,49 @@ def _threshold(labelling: Labelling) -> dict[str, str]:
     return {"threshold": str(labelling.threshold), "positive_label": labelling.positive_label}
 
 
-def image_steps(task: ImageClassification, count: int) -> EntrySteps:
-    """Image to the best of `count` labels."""
-    pixels = TensorSpec(name="pixels", data_type="TYPE_UINT8", dims=(task.size, task.size, 3))
-    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(count,))
-    pre = Step(
-        suffix="preprocess",
-        backend="stages",
-        inputs=(TensorSpec(name="image", data_type="TYPE_STRING", dims=(1,)),),
-        outputs=(pixels,),
-        parameters={
-            "stage": "image",
-            "size": str(task.size),
-            "crop": str(task.crop),
-            "interpolation": task.interpolation,
-            "dtype": "uint8",
-        },
-    )
-    network = Step(
-        suffix="network", backend="onnxruntime", inputs=(pixels,), outputs=(logits,), parameters=IMAGE_ON_CPU
-    )
+def image_classification_steps(preprocessing: Preprocessing, labelling: Labelling, k: int) -> EntrySteps:
+    """Image to the best `k` of its labels."""
+    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(len(labelling.labels),))
     post = Step(
         suffix="postprocess",
         backend="stages",
         inputs=(logits,),
         outputs=(
-            TensorSpec(name="label", data_type="TYPE_STRING", dims=(task.k,)),
-            TensorSpec(name="score", data_type="TYPE_FP32", dims=(task.k,)),
+            TensorSpec(name="label", data_type="TYPE_STRING", dims=(k,)),
+            TensorSpec(name="score", data_type="TYPE_FP32", dims=(k,)),
         ),
-        parameters={"stage": "top_k", "k": str(task.k), "function": "softmax", "labels": "labels.json"},
+        parameters={"stage": "top_k", "k": str(k), "function": labelling.function, "labels": "labels.json"},
     )
-    return EntrySteps(steps=(pre, network, post), public=("label", "score"))
+    return EntrySteps(steps=(*_image_steps(preprocessing, logits), post), public=("label", "score"))
+
+
+def image_embedding_steps(preprocessing: Preprocessing, width: int, *, normalize: bool) -> EntrySteps:
+    """Image to vector; `width` is the network's."""
+    vector = TensorSpec(name="embedding", data_type="TYPE_FP32", dims=(width,))
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(vector,),
+        outputs=(vector,),
+        parameters={"stage": "embedding", "windows": "none", "normalize": str(normalize).lower()},
+    )
+    return EntrySteps(steps=(*_image_steps(preprocessing, vector), post), public=("embedding",))
+
+
+def _image_steps(preprocessing: Preprocessing, output: TensorSpec) -> tuple[Step, Step]:
+    """From the image file to what the network gives."""
+    pixels = TensorSpec(name="pixels", data_type="TYPE_UINT8", dims=(preprocessing.size, preprocessing.size, 3))
+    pre = Step(
+        suffix="preprocess",
+        backend="stages",
+        inputs=(TensorSpec(name="image", data_type="TYPE_STRING", dims=(1,)),),
+        outputs=(pixels,),
+        parameters=preprocessing.stage_parameters(),
+    )
+    network = Step(
+        suffix="network", backend="onnxruntime", inputs=(pixels,), outputs=(output,), parameters=IMAGE_ON_CPU
+    )
+    return pre, network
 
 
 def _tokenize(windows: TextWindows) -> Step:

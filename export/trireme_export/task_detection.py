@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trireme_export.checkpoint import Checkpoint
+from trireme_export.image_families import IMAGE_FAMILIES
+from trireme_export.timm_config import is_timm
 
 MODULES = "modules.json"
 _BY_ENDING = {
     "ForSequenceClassification": "text-classification",
     "ForImageClassification": "image-classification",
+    "ForImageClassificationWithTeacher": "image-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "ForMaskedLM": "fill-mask",
@@ -32,15 +35,21 @@ def detect_task(checkpoint: Checkpoint, config: Mapping[str, Any]) -> DetectedTa
     if MODULES in checkpoint.files:
         kinds = _module_kinds(checkpoint.read_json(MODULES))
         return DetectedTask(task="sentence-embedding", because=f"{MODULES} lists {', '.join(kinds)}")
+    if is_timm(config):
+        classes = config.get("num_classes")
+        task = "image-classification" if classes else "image-embedding"
+        return DetectedTask(task=task, because=f"config.json of timm says {classes or 'no'} classes")
     for architecture in architectures_of(config):
         for ending, task in _BY_ENDING.items():
             if architecture.endswith(ending):
                 return DetectedTask(task=task, because=f"config.json names {architecture}")
+        if architecture.endswith("Model") and str(config.get("model_type")) in IMAGE_FAMILIES:
+            return DetectedTask(task="image-embedding", because=f"config.json names the bare encoder {architecture}")
     return None
 
 
 def architectures_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    names = config.get("architectures")
+    names = [config["architecture"]] if is_timm(config) else config.get("architectures")
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 

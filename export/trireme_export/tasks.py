@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trireme_export.catalogue import ImageClassification, OwnText, SentenceEmbedding, Task, TextClassification
+from trireme_export.catalogue import ImageClassification, OwnModel, SentenceEmbedding, Task, TextClassification
 from trireme_export.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ASSEMBLERS: dict[type[Task], str] = {
     SentenceEmbedding: "trireme_export.text_entry:assemble_embedding",
     TextClassification: "trireme_export.text_entry:assemble_classification",
-    OwnText: "trireme_export.own_text_entry:assemble_own_text",
+    OwnModel: "trireme_export.own_model_entry:assemble_own_model",
     ImageClassification: "trireme_export.image_entry:assemble_image_classification",
 }
 

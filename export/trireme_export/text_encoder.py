@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -12,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from trireme_export.errors import CheckpointRefused
-from trireme_export.intake import check_keys, classifier_name, encoder_name, family_of, load_strictly
+from trireme_export.intake import classifier_name, encoder_name, family_of, load_strictly
+from trireme_export.library_config import library_refusals, read_config
 
 # `eager` is written out as matrix products, which exports to the smaller graph; None is what the library chooses.
 Attention = Literal["eager"] | None
@@ -69,31 +68,12 @@ def library_config(config: Mapping[str, Any]) -> Any:
     Raises:
         CheckpointRefused: a key that the library would ignore, or a value that it refuses.
     """
-    from transformers import CONFIG_MAPPING
-
-    family = family_of(config)
-    config_class = CONFIG_MAPPING[family.model_type]
-    declared = {field.name for field in dataclasses.fields(config_class)} | config_class.attribute_map.keys()
-    check_keys(config, family, declared)
-    with _library_refusals():
-        return config_class.from_dict(dict(config))
+    return read_config(config, family_of(config))
 
 
 def _built(model: Any, config: Mapping[str, Any], attention: Attention, **options: Any) -> nn.Module:
-    with _library_refusals():
+    with library_refusals("config.json"):
         built: nn.Module = model.from_config(
             library_config(config), attn_implementation=attention, dtype=torch.float32, **options
         )
     return built
-
-
-@contextmanager
-def _library_refusals() -> Iterator[None]:
-    """What transformers cannot follow is a refusal of the config."""
-    try:
-        yield
-    except CheckpointRefused:
-        raise
-    except Exception as error:  # the library raises whatever a config makes it do
-        text = " ".join(str(error).split())
-        raise CheckpointRefused(f"config.json: the transformers library refuses it: {text}") from error

@@ -14,6 +14,7 @@ _COMMANDS = {
     "sentence-embedding": f'embed "{_EXAMPLE_TEXT}"',
     "text-classification": f'classify "{_EXAMPLE_TEXT}"',
     "image-classification": "classify-image picture.jpg",
+    "image-embedding": "embed-image picture.jpg",
 }
 
 

@@ -1,4 +1,4 @@
-"""A real tritonserver with stand-ins for the three public models, and other small models for tests."""
+"""A real tritonserver with stand-ins for the public models, and other small models for tests."""
 
 import contextlib
 import os
@@ -32,6 +32,7 @@ MODELS = {
     "embed": ("embed", f"{TEXT} {EMBEDDING} instance_group [{{count: 4, kind: KIND_CPU}}]"),
     "guard": ("guard", f"{TEXT} {LABELS}"),
     "vision": ("vision", f"{IMAGE} {TOP_3}"),
+    "pictures": ("pictures", f'{IMAGE} output [{{name: "embedding", data_type: TYPE_FP32, dims: [8]}}]'),
     "queued": ("embed", f"{TEXT} {EMBEDDING} {QUEUE}"),
 }
 

@@ -33,7 +33,7 @@ def test_help_lists_the_commands_whose_extra_is_installed(metadata: Path) -> Non
     result = run(metadata, "--help")
     assert result.returncode == 0
     listed = {line.split()[0] for line in result.stdout.decode().partition("Commands:")[2].splitlines() if line.strip()}
-    assert {"embed", "classify", "classify-image", "models", "health", "twin"} <= listed
+    assert {"embed", "classify", "classify-image", "embed-image", "models", "health", "twin"} <= listed
     assert not {"ghost", "outdated"} & listed
 
 
@@ -105,5 +105,5 @@ def test_a_bug_is_one_line_and_with_debug_a_traceback(metadata: Path, tmp_path: 
 
 
 def test_every_command_of_the_client_is_named_like_its_entry_point(metadata: Path) -> None:
-    for name in ("embed", "classify", "classify-image", "models", "health"):
+    for name in ("embed", "classify", "classify-image", "embed-image", "models", "health"):
         assert f" {name} [OPTIONS]" in run(metadata, name, "--help").stdout.decode()

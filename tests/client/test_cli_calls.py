@@ -99,6 +99,15 @@ def test_images_are_named_by_their_paths(trireme: Callable[..., Any], tmp_path: 
     assert line["labels"][0] == {"label": "JPEG", "score": 0.5}
 
 
+def test_images_become_vectors_of_the_model_that_is_named(trireme: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"JPEG")
+    result = trireme("embed-image", "--model", "pictures", str(tmp_path / "a.jpg"))
+    assert json_lines(result.stdout) == [{"file": str(tmp_path / "a.jpg"), "embedding": expected_vector(b"JPEG")}]
+    unnamed = trireme("embed-image", str(tmp_path / "a.jpg"))
+    assert unnamed.returncode == 2
+    assert b"Missing option '--model'" in unnamed.stderr
+
+
 def test_a_refused_line_ends_the_run_with_its_number_and_status_1(trireme: Callable[..., Any]) -> None:
     result = trireme("embed", stdin=b"fine\nrefuse\nfine too\n")
     assert result.returncode == 1

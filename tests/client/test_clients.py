@@ -83,6 +83,23 @@ def test_an_image_may_be_a_path_bytes_or_an_open_file(client: Any, tmp_path: Pat
     assert results[0].labels == (ImageLabel("JPEG", 0.5), ImageLabel("second", 0.25), ImageLabel("third", 0.125))
 
 
+def test_an_image_becomes_a_vector(client: Any, tmp_path: Path) -> None:
+    path = tmp_path / "image.jpg"
+    path.write_bytes(b"JPEG...")
+    results = client.embed_image([path, b"PNG ..."], "pictures")
+    expected = [expected_vector(text).tolist() for text in ("JPEG...", "PNG ...")]
+    assert [result.vector.tolist() for result in results] == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("vision", "model 'vision' has no output 'embedding'"), ("embed", "model 'embed' has no BYTES input 'image'")],
+)
+def test_a_model_that_embeds_no_images_is_told(client: Any, model: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        client.embed_image([b"JPEG"], model)
+
+
 def test_one_text_in_place_of_a_list_is_refused(client: Any) -> None:
     with pytest.raises(TypeError, match="list"):
         client.embed("one text")

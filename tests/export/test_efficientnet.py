@@ -7,10 +7,11 @@ import pytest
 import torch
 from trireme_export.catalogue import CATALOGUE
 from trireme_export.image_architectures import ARCHITECTURES
-from trireme_export.image_entry import IMAGES
+from trireme_export.image_golden import IMAGES
 from trireme_export.image_network import ImageNetwork
 from trireme_export.image_original import ImageOriginal
 from trireme_export.intake import load_strictly
+from trireme_export.pillow_processor import PillowProcessor
 from trireme_export.weights import read_weights
 
 
@@ -39,12 +40,12 @@ def test_logits_equal_those_of_the_package_efficientnet_lite_pytorch(network, we
 
 
 def test_the_graph_normalises_bytes_as_the_original_does(network):
-    task = CATALOGUE["vision"].task
-    original = ImageOriginal(network, task)
+    preprocessing = CATALOGUE["vision"].task.preprocessing
+    original = ImageOriginal(network, PillowProcessor(preprocessing))
     pixels = np.stack([original.pixels(path.read_bytes()) for path in IMAGES])
     with torch.inference_mode():
-        logits = ImageNetwork(network, task.mean, task.std)(torch.from_numpy(pixels))
-    np.testing.assert_allclose(logits, original.logits(pixels), atol=1e-4)
+        logits = ImageNetwork(network, preprocessing.normalization)(torch.from_numpy(pixels))
+    np.testing.assert_allclose(logits, original.rows(pixels), atol=1e-4)
 
 
 @pytest.mark.parametrize("padded_size", [(224, 224), (224, 225), (7, 6)])

@@ -17,6 +17,7 @@ from trireme_export.tensor_blocks import block_name, blocks_of
 
 from .conftest import WORDS, write_json
 from .test_gguf_header import TOKENS, write_gguf
+from .tiny_image_models import TINY_IMAGE_FAMILIES, write_tiny_image_classifier, write_tiny_image_encoder
 from .tiny_models import TINY_FAMILIES, write_tiny_classifier, write_tiny_encoder
 
 INDEX = "model.safetensors.index.json"
@@ -134,6 +135,26 @@ def test_missing_and_unexpected_tensors_are_named_all(told, tiny_folder):
 def test_every_family_that_the_exporter_knows_fits(told, tmp_path, family, write):
     write(tmp_path / "tiny", family)
     assert told(tmp_path / "tiny")["exporter"] == {"refusal": None, "missing": [], "unexpected": []}
+
+
+@pytest.mark.parametrize("family", TINY_IMAGE_FAMILIES)
+@pytest.mark.parametrize(
+    ("write", "task"),
+    [(write_tiny_image_classifier, "image-classification"), (write_tiny_image_encoder, "image-embedding")],
+)
+def test_every_image_family_that_the_exporter_knows_fits(told, tmp_path, family, write, task):
+    write(tmp_path / "tiny", family)
+    document = told(tmp_path / "tiny")
+    assert document["exporter"] == {"refusal": None, "missing": [], "unexpected": []}
+    assert document["task"]["task"] == task
+
+
+def test_an_image_classifier_that_the_exporter_would_refuse_is_told(told, tmp_path):
+    write_tiny_image_classifier(tmp_path / "tiny", "resnet")
+    change_json(tmp_path / "tiny" / "config.json", depths=[10**9])
+    assert "depths is [1000000000], and there are" in told(tmp_path / "tiny")["exporter"]["refusal"]
+    change_json(tmp_path / "tiny" / "config.json", depths=[1, 1, 2, 1], zoom=2)
+    assert "zoom: not known for resnet" in told(tmp_path / "tiny")["exporter"]["refusal"]
 
 
 @pytest.mark.parametrize(

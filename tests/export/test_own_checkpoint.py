@@ -1,7 +1,7 @@
 """What an entry of a user's own checkpoint is called, and where in what was fetched the checkpoint lies."""
 
 import pytest
-from trireme_export.catalogue import OwnText
+from trireme_export.catalogue import OwnModel
 from trireme_export.checkpoint import open_checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.model_folder import model_folder
@@ -18,13 +18,13 @@ from trireme_export.own_checkpoint import InvalidName, own_entry
     ],
 )
 def test_an_entry_is_called_like_its_folder_or_repository(uri, name):
-    assert own_entry(uri, None, OwnText()).name == name
+    assert own_entry(uri, None, OwnModel()).name == name
 
 
 @pytest.mark.parametrize("name", ["embed", "guard_network", "vision_preprocess", "a/b", "-a", "x" * 65, "日本"])
 def test_a_name_that_the_server_or_the_catalogue_cannot_have_is_refused(name):
     with pytest.raises(InvalidName):
-        own_entry("/models/mood", name, OwnText())
+        own_entry("/models/mood", name, OwnModel())
 
 
 def checkpoint(tmp_path, *names):

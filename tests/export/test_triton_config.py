@@ -4,7 +4,9 @@ import pytest
 from google.protobuf import text_format
 from trireme_export.catalogue import CATALOGUE, SentenceEmbedding, TextClassification
 from trireme_export.heads import read_head
-from trireme_export.steps import classification_steps, embedding_steps, image_steps
+from trireme_export.image_assembly import MOST_LABELS
+from trireme_export.labelling import Labelling
+from trireme_export.steps import classification_steps, embedding_steps, image_classification_steps
 from trireme_export.triton_config import config_files, pinned
 from trireme_export.versions import pinned_version
 from tritonclient.grpc import model_config_pb2 as pb
@@ -20,7 +22,8 @@ def description(entry):
         return embedding_steps(entry.task.windows, MINILM_WIDTH, normalize=True)
     if isinstance(entry.task, TextClassification):
         return classification_steps(entry.task.windows, read_head(entry.task.head))
-    return image_steps(entry.task, IMAGENET_CLASSES)
+    labels = Labelling(labels=("",) * IMAGENET_CLASSES, function="softmax")
+    return image_classification_steps(entry.task.preprocessing, labels, MOST_LABELS)
 
 
 def parsed(name, version=1):

@@ -18,12 +18,21 @@ from trireme_stages.decoding import Decoded, decode
 from trireme_stages.stage import Model, Signature, answer_parsed
 
 LONGEST_S = 5.0  # to decode one image; the slowest of 25 million pixels takes a fifth of that on two cores
-_FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+_FILTERS = {
+    "bicubic": Image.Resampling.BICUBIC,
+    "bilinear": Image.Resampling.BILINEAR,
+    "lanczos": Image.Resampling.LANCZOS,
+    "nearest": Image.Resampling.NEAREST,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageParameters:
-    """The shorter side is resized to `size / crop`, then the square of `size` in the middle is kept.
+    """The image is resized, then the square of `size` pixels in its middle is kept.
+
+    `fit` says what becomes of the shape: `shorter_side` keeps it, and the shorter side gets `resize` pixels (default:
+    `size`); `stretch` makes every image a square of `resize`. An odd pixel at the edge goes to either side as
+    `crop_offset` says: `round` halves to the even number, as torchvision does, `floor` down, as Transformers does.
 
     `mean` and `std`, for red, green and blue on a scale from 0 to 1, belong to `dtype` float32; for uint8 the network
     normalises. `min_scale` bounds the reduced scale at which a large JPEG is decoded: its shorter side keeps at least
@@ -31,8 +40,10 @@ class ImageParameters:
     """
 
     size: int = parameter(minimum=1, maximum=4096)
-    crop: float = parameter(1.0, minimum=0.1, maximum=1)
-    interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+    resize: int | None = parameter(None, minimum=1, maximum=8192)
+    fit: Literal["shorter_side", "stretch"] = "shorter_side"
+    crop_offset: Literal["round", "floor"] = "round"
+    interpolation: Literal["bicubic", "bilinear", "lanczos", "nearest"] = "bicubic"
     dtype: Literal["uint8", "float32"] = "uint8"
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = parameter(None, minimum=1e-6)
@@ -44,11 +55,18 @@ class ImageParameters:
     def __post_init__(self) -> None:
         if {self.mean is None, self.std is None} != {self.dtype == "uint8"}:
             raise InvalidParameter("parameters 'mean' and 'std' are both needed for dtype float32, and only for it")
+        if self.resized_side < self.size:
+            raise InvalidParameter(f"parameter 'resize' is {self.resize}; it must be at least 'size', {self.size}")
 
     @property
-    def shorter_side(self) -> int:
-        """Pixels of the shorter side before the crop."""
-        return math.floor(self.size / self.crop)
+    def resized_side(self) -> int:
+        """Pixels of the shorter side, or of both, before the crop."""
+        return self.size if self.resize is None else self.resize
+
+    @property
+    def decoded_side(self) -> int:
+        """Pixels of the shorter side that a JPEG keeps when it is decoded. A filter that averages nothing needs all."""
+        return self.max_pixels if self.interpolation == "nearest" else math.ceil(self.resized_side * self.min_scale)
 
     def signature(self) -> Signature:
         """Bytes as uint8, rows of pixels; float32 as three planes."""
@@ -89,25 +107,33 @@ class PreprocessImage:
         options = self._parameters
         if len(data) > options.max_bytes:
             raise InvalidRequest(f"{len(data)} bytes; at most {options.max_bytes} are allowed", reason="too_large")
-        min_side = math.ceil(options.shorter_side * options.min_scale)
-        image = decode(data, max_pixels=options.max_pixels, min_side=min_side)
-        square = np.asarray(resize_and_crop(image, options.shorter_side, options.size, options.interpolation))
+        image = decode(data, max_pixels=options.max_pixels, min_side=options.decoded_side)
+        square = np.asarray(resize_and_crop(image, options))
         if self._normalized is None:
             return square
         return np.stack([values[square[..., channel]] for channel, values in enumerate(self._normalized)])
 
 
-def resize_and_crop(image: Decoded, shorter_side: int, size: int, interpolation: str) -> Image.Image:
-    """The centre of the resized image, by computing only its pixels; rounding is that of torchvision's transforms.
+def resize_and_crop(image: Decoded, options: ImageParameters) -> Image.Image:
+    """The centre of the resized image, by computing only its pixels; sizes are those of torchvision and Transformers.
 
     Pillow's filters look beyond the box they resample, so this is resizing everything and then cropping. (An image
-    hardly larger than `shorter_side` may be filtered in the other order, columns first, which rounds differently.)
+    hardly larger than it is resized to may be filtered in the other order, columns first, which rounds differently;
+    and of two source pixels equally near `nearest` may take the other.)
     """
-    resized = [int(shorter_side * side / min(image.full_size)) for side in image.full_size]
-    left, top = (round((side - size) / 2) for side in resized)
-    x, y = (extent / side for extent, side in zip(image.extent, resized, strict=True))
+    size, side = options.size, options.resized_side
+    resized = [side, side]
+    if options.fit == "shorter_side":
+        resized = [int(side * own / min(image.full_size)) for own in image.full_size]
+    left, top = (_offset(own - size, options.crop_offset) for own in resized)
+    x, y = (extent / own for extent, own in zip(image.extent, resized, strict=True))
     box = (left * x, top * y, (left + size) * x, (top + size) * y)
-    return image.pixels.resize((size, size), _FILTERS[interpolation], box=box)
+    return image.pixels.resize((size, size), _FILTERS[options.interpolation], box=box)
+
+
+def _offset(rest: int, rounding: str) -> int:
+    """Of `rest` pixels that are cut off, how many before the square."""
+    return round(rest / 2) if rounding == "round" else rest // 2
 
 
 def _joined(results: Sequence[Array | InvalidRequest]) -> Answer:

@@ -53,6 +53,20 @@ def read_windows(name: str, inputs: Inputs, width: int) -> Windows:
     return Windows(rows=rows[np.arange(rows.shape[1]) < windows], counts=windows[:, 0])
 
 
+def read_vectors(name: str, inputs: Inputs, width: int) -> Windows:
+    """The tensor `name` of one request, (batch, width): one vector for each.
+
+    Raises:
+        InvalidRequest: the shape does not fit the model.
+    """
+    rows = inputs[name]
+    if rows.ndim != 2 or rows.shape[1] != width or not rows.shape[0]:
+        raise InvalidRequest(
+            f"input {name!r} has shape {list(rows.shape)}; it must be [batch, {width}]", reason="shape"
+        )
+    return Windows(rows=rows, counts=np.ones(len(rows), np.int32))
+
+
 def _are_counts(windows: Array, texts: int, most: int) -> bool:
     if windows.shape != (texts, 1):
         return False

@@ -143,3 +143,25 @@ def test_a_mask_that_does_not_fit_is_refused(embedding, mask, windows):
 def test_more_dimensions_than_the_network_has_keep_the_model_from_loading(embedding):
     with pytest.raises(InvalidParameter, match="'dimensions' is 9; the network gives 8"):
         embedding(dimensions="9")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("dimensions", [None, 3])
+def test_without_windows_every_vector_stands_for_itself(embedding, normalize, dimensions):
+    options = {"dimensions": str(dimensions)} if dimensions else {}
+    stage = embedding(windows="none", normalize=str(normalize).lower(), **options)
+    requests = [np.random.default_rng(seed).normal(size=(seed + 1, WIDTH)).astype(np.float32) for seed in range(3)]
+    for rows, answer in zip(requests, stage.answer([{"embedding": rows} for rows in requests]), strict=True):
+        wanted = [expected(row[None], 1, normalize=normalize, dimensions=dimensions) for row in rows]
+        np.testing.assert_allclose(answer["embedding"], wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, WIDTH - 1), (0, WIDTH), (1, 1, WIDTH)])
+def test_vectors_of_another_shape_are_refused(embedding, shape):
+    (answer,) = embedding(windows="none").answer([{"embedding": np.zeros(shape, np.float32)}])
+    assert str(answer) == f"input 'embedding' has shape {list(shape)}; it must be [batch, {WIDTH}]"
+
+
+def test_tokens_cannot_be_pooled_without_windows(embedding):
+    with pytest.raises(InvalidParameter, match="'windows' is 'none', so 'pooling' must be too"):
+        embedding(windows="none", pooling="mean")

@@ -1,4 +1,6 @@
-"""A backend for tests with the public tensors of `embed`, `guard` and `vision`. What a text says, it does.
+"""A backend for tests with the public tensors of `embed`, `guard`, `vision` and an image encoder.
+
+What a text says, it does.
 
 `refuse ...`: a bad input. `fail ...`: an error of our own. `sleep S`: takes that long. `busy N`: unavailable the first
 N times. `die`: the process ends. Everything else gets an answer made from its bytes.
@@ -16,7 +18,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
-        self.answer = {"embed": embed, "guard": guard, "vision": vision}[config["parameters"]["task"]["string_value"]]
+        self.answer = ANSWERS[config["parameters"]["task"]["string_value"]]
         self.trace = config["parameters"]["trace"]["string_value"]
         self.times_busy = {}
 
@@ -79,3 +81,10 @@ def vision(items):
     labels = np.array([[item[:4], b"second", b"third"] for item in items], object)
     scores = np.tile(np.array([0.5, 0.25, 0.125], np.float32), (len(items), 1))
     return [pb_utils.Tensor("label", labels), pb_utils.Tensor("score", scores)]
+
+
+def pictures(items):
+    return [pb_utils.Tensor("embedding", np.stack([vector(item) for item in items]))]
+
+
+ANSWERS = {"embed": embed, "guard": guard, "vision": vision, "pictures": pictures}

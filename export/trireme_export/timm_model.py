@@ -1,0 +1,129 @@
+"""Networks and preprocessing of timm, built strictly from a checkpoint: timm gives definitions, never weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from trireme_export.errors import CheckpointRefused
+from trireme_export.image_original import Floats, Pixels
+from trireme_export.image_preprocessing import Interpolation, Preprocessing, channels, normalization
+from trireme_export.intake import load_strictly
+from trireme_export.library_config import library_refusals
+from trireme_export.timm_config import TimmConfig
+
+# The library computes these from the sizes; older versions saved them.
+_IGNORABLE = ("*.relative_position_index", "*.relative_coords_table", "*.attn_mask")
+_INTERPOLATIONS: Mapping[str, Interpolation] = {name: name for name in ("nearest", "bilinear", "bicubic", "lanczos")}
+_FITS: Mapping[str, Any] = {"center": "shorter_side", "squash": "stretch"}
+
+
+class TimmVector(nn.Module):
+    """Normalised images (batch, 3, height, width) to pooled features (batch, D), as of a model without classes."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        vector: Tensor = self.model.forward_head(self.model.forward_features(images), pre_logits=True)
+        return vector
+
+
+class TimmProcessor:
+    """timm's own transforms for evaluation: Pillow images up to the last two, which make normalised numbers."""
+
+    def __init__(self, data_config: Mapping[str, Any]) -> None:
+        transforms = _timm().data.create_transform(**data_config, is_training=False).transforms
+        self._resize, self._normalize = transforms[:-2], transforms[-2:]
+
+    def pixels(self, image: Image.Image) -> Pixels:
+        """(size, size, 3): resized and cropped."""
+        return np.asarray(_applied(self._resize, image))
+
+    def planes(self, pixels: Pixels) -> Floats:
+        """(3, size, size): normalised."""
+        planes: Floats = _applied(self._normalize, Image.fromarray(pixels)).numpy()
+        return planes
+
+
+def build_timm(config: TimmConfig, weights: Mapping[str, Tensor]) -> nn.Module:
+    """The network in fp32, ready for inference; with classes it gives logits.
+
+    Raises:
+        CheckpointRefused: timm is not there or does not know it, or a tensor is not accounted for.
+    """
+    timm = _timm()
+    if not timm.is_model(config.architecture):
+        raise CheckpointRefused(f"config.json: timm {timm.__version__} has no architecture {config.architecture}")
+    head = weights.get(f"{config.pretrained_cfg.get('classifier')}.weight")
+    if head is not None and len(head) != config.num_classes:
+        raise CheckpointRefused(f"config.json: num_classes is {config.num_classes}, and the head has {len(head)} rows")
+    with library_refusals("config.json", "timm"):
+        model: nn.Module = timm.create_model(
+            config.architecture,
+            pretrained=False,
+            pretrained_cfg=dict(config.pretrained_cfg),
+            num_classes=config.num_classes,
+            **config.model_args,
+        )
+    load_strictly(model.float(), weights, lambda name: name, _IGNORABLE)
+    return model.eval()
+
+
+def read_timm_processor(config: TimmConfig) -> tuple[TimmProcessor, Preprocessing]:
+    """What `pretrained_cfg` asks for, or timm takes for granted.
+
+    Raises:
+        CheckpointRefused: it asks for what cannot be followed.
+    """
+    with library_refusals("config.json: pretrained_cfg", "timm"):
+        data: dict[str, Any] = _timm().data.resolve_data_config(pretrained_cfg=dict(config.pretrained_cfg))
+        preprocessing = _preprocessing(data)
+        return TimmProcessor(data), preprocessing
+
+
+def _preprocessing(data: Mapping[str, Any]) -> Preprocessing:
+    planes, height, width = data["input_size"]
+    if planes != 3 or height != width:
+        raise _refused(f"input_size is {list(data['input_size'])}; 3 channels and equal sides can be exported")
+    for key, allowed in (("interpolation", _INTERPOLATIONS), ("crop_mode", _FITS)):
+        if data[key] not in allowed:
+            raise _refused(f"{key} is {data[key]!r}; {', '.join(allowed)} can be exported")
+    if not 0 < data["crop_pct"] <= 1:
+        raise _refused(f"crop_pct is {data['crop_pct']}; a number up to 1 can be exported")
+    return Preprocessing(
+        size=int(height),
+        resize=math.floor(height / data["crop_pct"]),
+        fit=_FITS[data["crop_mode"]],
+        crop_offset="round",
+        interpolation=_INTERPOLATIONS[data["interpolation"]],
+        normalization=normalization(channels(data["mean"]), channels(data["std"])),
+    )
+
+
+def _applied(transforms: Any, image: Any) -> Any:
+    for transform in transforms:
+        image = transform(image)
+    return image
+
+
+def _timm() -> Any:
+    try:
+        import timm
+    except (ImportError, RuntimeError) as error:  # torchvision of another build than torch raises RuntimeError
+        raise CheckpointRefused(
+            f"this is a checkpoint of timm, which cannot be imported here ({error}): pip install timm, with the "
+            f"torchvision that belongs to torch {torch.__version__}"
+        ) from error
+    return timm
+
+
+def _refused(why: str) -> CheckpointRefused:
+    return CheckpointRefused(f"config.json: pretrained_cfg: {why}")
