@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from trireme_client.errors import TriremeError as TriremeError
     from trireme_client.results import Classification as Classification
     from trireme_client.results import Embedding as Embedding
+    from trireme_client.results import Entity as Entity
+    from trireme_client.results import Extraction as Extraction
     from trireme_client.results import Health as Health
     from trireme_client.results import ImageClassification as ImageClassification
     from trireme_client.results import ImageLabel as ImageLabel
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from trireme_client.tasks import CLASSIFY as CLASSIFY
     from trireme_client.tasks import CLASSIFY_IMAGE as CLASSIFY_IMAGE
     from trireme_client.tasks import EMBED as EMBED
+    from trireme_client.tasks import EXTRACT as EXTRACT
 
 _NAMES = {
     "async_client": ("AsyncClient",),
@@ -38,6 +41,8 @@ _NAMES = {
     "results": (
         "Classification",
         "Embedding",
+        "Entity",
+        "Extraction",
         "Health",
         "ImageClassification",
         "ImageLabel",
@@ -49,6 +54,7 @@ _NAMES = {
         "CLASSIFY",
         "CLASSIFY_IMAGE",
         "EMBED",
+        "EXTRACT",
     ),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

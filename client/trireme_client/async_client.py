@@ -10,9 +10,17 @@ from trireme_client.calls import AsyncConnection
 from trireme_client.core import Ask, Core, Steps, listed
 from trireme_client.endpoint import Endpoint, Protocol
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, Health, ImageClassification, ModelMetadata, ModelState
+from trireme_client.results import (
+    Classification,
+    Embedding,
+    Extraction,
+    Health,
+    ImageClassification,
+    ModelMetadata,
+    ModelState,
+)
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, Image, Item, Result, Task
+from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EXTRACT, Image, Item, Result, Task
 
 T = TypeVar("T")
 
@@ -41,6 +49,9 @@ class AsyncClient:
 
     async def classify(self, texts: Iterable[str], model: str = "guard") -> list[Classification]:
         return await self._all(CLASSIFY, texts, model)
+
+    async def extract(self, texts: Iterable[str], model: str) -> list[Extraction]:
+        return await self._all(EXTRACT, texts, model)
 
     async def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         return await self._all(CLASSIFY_IMAGE, images, model)

@@ -11,9 +11,17 @@ from typing import TypeVar
 from trireme_client.core import Core, Steps, listed
 from trireme_client.endpoint import Endpoint, Protocol
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, Health, ImageClassification, ModelMetadata, ModelState
+from trireme_client.results import (
+    Classification,
+    Embedding,
+    Extraction,
+    Health,
+    ImageClassification,
+    ModelMetadata,
+    ModelState,
+)
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, Image, Item, Result, Task
+from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EXTRACT, Image, Item, Result, Task
 from trireme_client.workers import Workers
 
 T = TypeVar("T")
@@ -53,6 +61,10 @@ class Client:
     def classify(self, texts: Iterable[str], model: str = "guard") -> list[Classification]:
         """A label with its score for each text."""
         return self._all(CLASSIFY, texts, model)
+
+    def extract(self, texts: Iterable[str], model: str) -> list[Extraction]:
+        """The entities of each text, by a model of your own that labels tokens."""
+        return self._all(EXTRACT, texts, model)
 
     def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         """The best labels for each image, given as a path, as the bytes of an image file, or as an open file."""

@@ -64,13 +64,20 @@ def _format_option(function: Function) -> Function:
     return click.option("--json/--table", "as_json", default=None, help=help_text)(function)
 
 
-def _item_options(what: str, model: str) -> Callable[[Function], Function]:
+def _model_option(default: str | None) -> Callable[[Function], Function]:
+    """None: there is no such model among the default ones."""
+    if default is None:
+        return click.option("--model", required=True)
+    return click.option("--model", default=default, show_default=True)
+
+
+def _item_options(what: str, model: str | None) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         for option in (
             click.option("--keep-going", is_flag=True, help="Print refused items as errors and do the rest; exit 1."),
             _format_option,
             _server_options,
-            click.option("--model", default=model, show_default=True),
+            _model_option(model),
             click.option(
                 "--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True),
                 help=f"A file with {what} a line; - is stdin. Can be given again.",
@@ -118,6 +125,20 @@ def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> Non
     _run(CLASSIFY, CLASSIFICATION, texts, _Options(**options), note)
     if fail_on is not None and fail_on.casefold() in labels:
         click.get_current_context().exit(FLAGGED)
+
+
+@click.command()
+@click.argument("texts", nargs=-1)
+@_item_options("a text", model=None)
+def extract(texts: tuple[str, ...], **options: Any) -> None:
+    """Find the entities in texts, by a model of your own that labels tokens.
+
+    TEXTS are arguments, or lines of --file, or lines of stdin: one result per line, in order.
+    """
+    from trireme_client.printing import EXTRACTION
+    from trireme_client.tasks import EXTRACT
+
+    _run(EXTRACT, EXTRACTION, texts, _Options(**options))
 
 
 @click.command("classify-image")

@@ -28,6 +28,25 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class Entity:
+    """A labelled span of a text. `start` and `end` count the characters (code points) of the text as it was sent."""
+
+    label: str
+    score: float
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The entities of one text, in their order; no two of them overlap."""
+
+    entities: tuple[Entity, ...]
+    windows: int
+
+
+@dataclass(frozen=True)
 class ImageLabel:
     """One candidate label of an image."""
 

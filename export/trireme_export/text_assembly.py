@@ -14,11 +14,13 @@ from trireme_export.assembly import Assembly, GoldenSample, Tolerance
 from trireme_export.catalogue import MAX_BATCH_SIZE
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.labelling import Labelling
-from trireme_export.steps import CpuPrecision, EntrySteps, classification_steps, embedding_steps
+from trireme_export.steps import CpuPrecision, EntrySteps, classification_steps, embedding_steps, entities_steps
 from trireme_export.text_golden import TextReference, classification_sample, embedding_sample
 from trireme_export.text_original import split_into_windows
 from trireme_export.text_parity import text_parity_cases
-from trireme_export.text_samples import BENIGN, EMOJI, EMPTY, LONG, PARITY_TEXTS, PLAIN
+from trireme_export.text_samples import BENIGN, EMOJI, EMPTY, LONG, NAMES, PARITY_TEXTS, PLAIN
+from trireme_export.token_golden import entities_sample
+from trireme_export.token_labels import TokenLabelling
 from trireme_export.tokenizer_facts import FILE
 
 TOLERANCE = Tolerance(max_abs=1e-4, min_cosine=0.999999)
@@ -54,9 +56,23 @@ def classification_assembly(model: TextModel, labelling: Labelling, requests: Se
         return [classification_sample(model.reference, texts, labelling) for texts in requests]
 
     steps = classification_steps(model.reference.windows, labelling, precision=model.precision)
-    assembly = _assembly("text-classification", model, steps, LOGITS_TOLERANCE, golden)
-    labels = json.dumps(labelling.labels).encode()
-    return dataclasses.replace(assembly, files={**assembly.files, "postprocess/labels.json": labels})
+    return _with_labels(_assembly("text-classification", model, steps, LOGITS_TOLERANCE, golden), labelling.labels)
+
+
+def entities_assembly(model: TextModel, labelling: TokenLabelling) -> Assembly:
+    """Text to labelled spans of its characters."""
+
+    def golden() -> list[GoldenSample]:
+        requests = ([PLAIN], [BENIGN], [EMPTY], [LONG], [EMOJI], [NAMES], [PLAIN, EMPTY, NAMES])
+        return [entities_sample(model.reference, texts, labelling) for texts in requests]
+
+    steps = entities_steps(model.reference.windows, labelling, precision=model.precision)
+    return _with_labels(_assembly("token-classification", model, steps, LOGITS_TOLERANCE, golden), labelling.labels)
+
+
+def _with_labels(assembly: Assembly, labels: Sequence[str]) -> Assembly:
+    content = json.dumps(labels).encode()
+    return dataclasses.replace(assembly, files={**assembly.files, "postprocess/labels.json": content})
 
 
 def _assembly(
@@ -64,7 +80,7 @@ def _assembly(
 ) -> Assembly:
     """Parity texts are cut to one window."""
     reference, windows = model.reference, model.reference.windows
-    texts = [split_into_windows(reference.tokenizer, text, windows)[0] for text in PARITY_TEXTS]
+    texts = [split_into_windows(reference.tokenizer, text, windows)[0].ids for text in PARITY_TEXTS]
     dynamic = {0: "batch", 1: "length"}
     return Assembly(
         task=task,

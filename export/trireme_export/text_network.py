@@ -85,6 +85,23 @@ class TextNetwork(nn.Module):
         return self.head(rows) * present  # type: ignore[no-any-return]
 
 
+class TokenNetwork(nn.Module):
+    """Encoder and a head for every token, as one exportable graph.
+
+    Returns (batch, length, labels); tokens of padding get zeros.
+    """
+
+    def __init__(self, encoder: nn.Module, head: nn.Module, encode: Encode = encode_from_zero) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self._encode = encode
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        hidden = self._encode(self.encoder, input_ids, read_segments(attention_mask))
+        return self.head(hidden) * (attention_mask > 0).unsqueeze(2)  # type: ignore[no-any-return]
+
+
 def read_segments(numbers: Tensor) -> Segments:
     """Derive attention, positions and membership from segment numbers (batch, length).
 

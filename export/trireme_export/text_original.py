@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import nn
 
 from trireme_export.catalogue import TextWindows
@@ -26,7 +26,7 @@ class Original(ABC):
 
     @abstractmethod
     def row(self, ids: Sequence[int]) -> Floats:
-        """(D,) or (labels,), of one sequence of ids alone."""
+        """(D,) or (labels,), of one sequence of ids alone; (length, labels) where every token is labelled."""
 
     def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
         """(sequences, D) or (sequences, labels), each computed alone."""
@@ -55,24 +55,24 @@ class TextOriginal(Original):
 
 
 class ClassifierOriginal(Original):
-    """Texts to logits, by the whole classifier as the library defines it."""
+    """Texts, or their tokens, to logits, by the whole classifier as the library defines it."""
 
     def __init__(self, classifier: nn.Module) -> None:
         self._classifier = classifier
 
     def row(self, ids: Sequence[int]) -> Floats:
-        """(labels,), of one sequence of ids alone."""
+        """(labels,) or (length, labels), of one sequence of ids alone."""
         tokens = torch.tensor([list(ids)])
         with torch.inference_mode():
             logits = self._classifier(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]
         return logits.numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
-def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) -> list[list[int]]:
-    """The ids of a text's overlapping windows, as the tokenizers library itself cuts them."""
+def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) -> list[Encoding]:
+    """A text's overlapping windows, as the tokenizers library itself cuts them."""
     tokenizer.enable_truncation(windows.max_length, stride=windows.overlap)
     try:
         encoding = tokenizer.encode(text)
-        return [part.ids for part in (encoding, *encoding.overflowing)]
+        return [encoding, *encoding.overflowing]
     finally:
         tokenizer.no_truncation()

@@ -13,6 +13,7 @@ _EXAMPLE_TEXT = "A trireme has three banks of oars."
 _COMMANDS = {
     "sentence-embedding": f'embed "{_EXAMPLE_TEXT}"',
     "text-classification": f'classify "{_EXAMPLE_TEXT}"',
+    "token-classification": f'extract "{_EXAMPLE_TEXT}"',
     "image-classification": "classify-image picture.jpg",
 }
 

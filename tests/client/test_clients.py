@@ -16,6 +16,8 @@ from trireme_client import (
     EMBED,
     DeadlineExceeded,
     Embedding,
+    Entity,
+    Extraction,
     InvalidInput,
     ModelNotFound,
     ServerError,
@@ -73,6 +75,13 @@ def test_classify_gives_label_scores_and_windows(client: Any) -> None:
     assert (safe.label, safe.score, safe.scores.tolist(), safe.windows) == ("safe", 0.75, [0.75, 0.25], 1)
     assert (unsafe.label, unsafe.windows) == ("unsafe", 2)
     assert unsafe.score == pytest.approx(0.9)
+
+
+def test_extract_gives_the_entities_of_each_text(client: Any) -> None:
+    nobody, people = client.extract(["nobody", "🚣 Ülo met Themistocles " * 5], model="ner")
+    assert nobody == Extraction((), windows=1)
+    assert people.entities[0] == Entity("NAME", 0.75, 2, 5, "Ülo")
+    assert (len(people.entities), people.windows) == (10, 2)
 
 
 def test_an_image_may_be_a_path_bytes_or_an_open_file(client: Any, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from trireme_stages.stage import Model, Stage, StageKind, bind_sizes
 STAGES = {
     "tokenize": "trireme_stages.tokenization:Tokenize",
     "embedding": "trireme_stages.embedding:Embedding",
+    "entities": "trireme_stages.entities:Entities",
     "classification": "trireme_stages.classification:Classification",
     "image": "trireme_stages.image:PreprocessImage",
     "top_k": "trireme_stages.top_k:TopK",

@@ -12,18 +12,24 @@ from typing import Literal
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest, Outputs, bytes_column
+from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
 
-from trireme_stages.stage import Model, Signature, answer_parsed, named_file
+from trireme_stages.stage import Dims, Model, Signature, answer_parsed, named_file
+from trireme_stages.texts import read_texts
+from trireme_stages.token_spans import NOWHERE, WIDTH, row_spans
 from trireme_stages.windows import WindowPlan
 
 PART_CHARACTERS = 500_000  # tokenised in about a quarter of a second
 CHARACTER_S = 2.5e-6  # five times what that comes to for one
+SPAN_CHARACTER_S = 5e-5  # the same with token_spans, for text whose characters are several tokens
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizeParameters:
-    """Lengths are in tokens; `max_length` counts the special tokens of a window, `window_overlap` does not."""
+    """Lengths are in tokens; `max_length` counts the special tokens of a window, `window_overlap` does not.
+
+    `token_spans` adds the output of that name: where in the text each token stands (see `token_spans`).
+    """
 
     tokenizer: str = "tokenizer.json"
     max_length: int = parameter(minimum=1)
@@ -32,16 +38,19 @@ class TokenizeParameters:
     max_windows: int = parameter(16, minimum=1)
     pad_to_multiple_of: int = parameter(1, minimum=1)
     max_bytes: int = parameter(250_000, minimum=1)  # of one text: bounds the time that one request can take
+    token_spans: bool = False
     threads: int = parameter(1, key="trireme.threads", minimum=1)
 
     def signature(self) -> Signature:
         """A row's length is that of the request's longest text, rounded up to `pad_to_multiple_of`."""
+        spans: dict[str, tuple[str, Dims]] = {"token_spans": ("TYPE_INT32", (-1, WIDTH))} if self.token_spans else {}
         return Signature(
             inputs={"text": ("TYPE_STRING", (1,))},
             outputs={
                 "input_ids": ("TYPE_INT64", (-1,)),
                 "attention_mask": ("TYPE_INT64", (-1,)),
                 "windows": ("TYPE_INT32", (1,)),
+                **spans,
             },
         )
 
@@ -67,32 +76,28 @@ class Tokenize:
         return answer_parsed(batch, self._texts, self._tokenize)
 
     def _texts(self, inputs: Inputs) -> list[str]:
-        return [self._text(item, raw) for item, raw in enumerate(bytes_column("text", inputs["text"]))]
-
-    def _text(self, item: int, raw: bytes) -> str:
-        if len(raw) > self._parameters.max_bytes:
-            allowed = f"at most {self._parameters.max_bytes} are allowed"
-            raise InvalidRequest(f"input 'text', item {item}: {len(raw)} bytes; {allowed}", reason="too_long")
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            found = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
-            raise InvalidRequest(f"input 'text', item {item}: not UTF-8: {found}", reason="not_utf8") from None
+        return read_texts("text", inputs, self._parameters.max_bytes)
 
     def _tokenize(self, requests: Sequence[list[str]]) -> Iterator[Answer]:
         encodings = self._encodings(list(chain.from_iterable(requests)))
         for texts in requests:
-            rows = [next(encodings).ids for _ in texts]
+            own = [next(encodings) for _ in texts]
             try:
-                yield self._outputs([self._split(item, ids) for item, ids in enumerate(rows)])
+                outputs = self._outputs([self._split(item, encoding.ids) for item, encoding in enumerate(own)])
             except InvalidRequest as refusal:
                 yield refusal
+                continue
+            if self._parameters.token_spans:
+                outputs["token_spans"] = self._spans(texts, own, length=outputs["input_ids"].shape[1])
+            yield outputs
 
     def _encodings(self, texts: Sequence[str]) -> Iterator[Encoding]:
         """In one call of the tokenizer, unless that would take long."""
+        with_spans = self._parameters.token_spans
+        encode = self._tokenizer.encode_batch if with_spans else self._tokenizer.encode_batch_fast
         for part in in_parts(texts):
-            self._progress.allow(sum(map(len, part)) * CHARACTER_S)
-            yield from self._tokenizer.encode_batch_fast(part)
+            self._progress.allow(sum(map(len, part)) * (SPAN_CHARACTER_S if with_spans else CHARACTER_S))
+            yield from encode(part)
             self._progress.beat()
 
     def _split(self, item: int, ids: list[int]) -> list[list[int]]:
@@ -115,7 +120,7 @@ class Tokenize:
         size = f"of {self._windows.max_length} tokens overlapping by {self._windows.overlap}"
         return f"{tokens}, which is {count} windows {size}; this model takes at most {self._max_windows} windows"
 
-    def _outputs(self, rows: list[list[list[int]]]) -> Outputs:
+    def _outputs(self, rows: list[list[list[int]]]) -> dict[str, Array]:
         """The padded rows of one request: `rows` are texts, of windows, of ids."""
         multiple = self._parameters.pad_to_multiple_of
         length = -(-max(sum(map(len, windows)) for windows in rows) // multiple) * multiple
@@ -125,6 +130,14 @@ class Tokenize:
             _fill(windows, ids, mask)
         windows_per_row = np.array([[len(windows)] for windows in rows], np.int32)
         return {"input_ids": input_ids, "attention_mask": attention_mask, "windows": windows_per_row}
+
+    def _spans(self, texts: Sequence[str], encodings: Sequence[Encoding], length: int) -> Array:
+        """(texts, length, 3)."""
+        padded = np.full((len(texts), length, WIDTH), NOWHERE, np.int32)
+        for row, text, encoding in zip(padded, texts, encodings, strict=True):
+            spans = row_spans(text, encoding, self._windows)
+            row[: len(spans)] = spans
+        return padded
 
 
 def in_parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -1,4 +1,6 @@
-"""A backend for tests with the public tensors of `embed`, `guard` and `vision`. What a text says, it does.
+"""A backend for tests with the public tensors of `embed`, `guard`, `vision` and of models for other tasks.
+
+What a text says, it does.
 
 `refuse ...`: a bad input. `fail ...`: an error of our own. `sleep S`: takes that long. `busy N`: unavailable the first
 N times. `die`: the process ends. Everything else gets an answer made from its bytes.
@@ -7,6 +9,7 @@ N times. `die`: the process ends. Everything else gets an answer made from its b
 import hashlib
 import json
 import os
+import re
 import time
 
 import numpy as np
@@ -16,7 +19,9 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
-        self.answer = {"embed": embed, "guard": guard, "vision": vision}[config["parameters"]["task"]["string_value"]]
+        self.answer = {"embed": embed, "guard": guard, "ner": ner, "vision": vision}[
+            config["parameters"]["task"]["string_value"]
+        ]
         self.trace = config["parameters"]["trace"]["string_value"]
         self.times_busy = {}
 
@@ -73,6 +78,19 @@ def guard(items):
         pb_utils.Tensor("scores", scores),
         windows(items),
     ]
+
+
+def ner(items):
+    """Every word with a capital letter is a NAME."""
+    found = [
+        [
+            {"label": "NAME", "score": 0.75, "start": each.start(), "end": each.end(), "text": each.group()}
+            for each in re.finditer(r"[A-ZÄÖÜ]\w*", item.decode())
+        ]
+        for item in items
+    ]
+    rows = [[json.dumps(entities, ensure_ascii=False).encode()] for entities in found]
+    return [pb_utils.Tensor("entities", np.array(rows, object)), windows(items)]
 
 
 def vision(items):
