@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from trireme_client.results import ImageLabel as ImageLabel
     from trireme_client.results import ModelMetadata as ModelMetadata
     from trireme_client.results import ModelState as ModelState
+    from trireme_client.results import Ranked as Ranked
+    from trireme_client.results import Relevance as Relevance
     from trireme_client.results import TensorMetadata as TensorMetadata
     from trireme_client.tasks import CLASSIFY as CLASSIFY
     from trireme_client.tasks import CLASSIFY_IMAGE as CLASSIFY_IMAGE
     from trireme_client.tasks import EMBED as EMBED
     from trireme_client.tasks import EXTRACT as EXTRACT
+    from trireme_client.tasks import RERANK as RERANK
 
 _NAMES = {
     "async_client": ("AsyncClient",),
@@ -48,6 +51,8 @@ _NAMES = {
         "ImageLabel",
         "ModelMetadata",
         "ModelState",
+        "Ranked",
+        "Relevance",
         "TensorMetadata",
     ),
     "tasks": (
@@ -55,6 +60,7 @@ _NAMES = {
         "CLASSIFY_IMAGE",
         "EMBED",
         "EXTRACT",
+        "RERANK",
     ),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

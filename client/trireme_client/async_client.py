@@ -18,9 +18,11 @@ from trireme_client.results import (
     ImageClassification,
     ModelMetadata,
     ModelState,
+    Ranked,
+    ranked,
 )
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EXTRACT, Image, Item, Result, Task
+from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EXTRACT, RERANK, Image, Item, Result, Task
 
 T = TypeVar("T")
 
@@ -52,6 +54,10 @@ class AsyncClient:
 
     async def extract(self, texts: Iterable[str], model: str) -> list[Extraction]:
         return await self._all(EXTRACT, texts, model)
+
+    async def rerank(self, query: str, documents: Iterable[str], model: str, top_k: int | None = None) -> list[Ranked]:
+        pairs = [(query, document) for document in listed(documents)]
+        return ranked(enumerate(await self._all(RERANK, pairs, model)), top_k)
 
     async def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         return await self._all(CLASSIFY_IMAGE, images, model)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trireme_client.errors import InvalidInput
 from trireme_client.reading import Source
-from trireme_client.results import Classification, Embedding, Extraction, ImageClassification
+from trireme_client.results import Classification, Embedding, Extraction, ImageClassification, Ranked
 from trireme_client.tasks import Result
 
 Fields: TypeAlias = dict[str, Any]
@@ -157,6 +157,12 @@ EXTRACTION: View[Extraction] = View(
     ("entities", "windows"),
     lambda result: (", ".join(f"{one.text} ({one.label})" for one in result.entities), str(result.windows)),
     lambda result: {"entities": [asdict(one) for one in result.entities], "windows": result.windows},
+)
+RANKED: View[Ranked] = View(
+    "text",
+    ("index", "score", "windows"),
+    lambda result: (str(result.index), f"{result.score:.4f}", str(result.windows)),
+    lambda result: {"index": result.index, "score": _score(result.score), "windows": result.windows},
 )
 IMAGE_CLASSIFICATION: View[ImageClassification] = View(
     "file",

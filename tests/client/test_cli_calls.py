@@ -104,6 +104,21 @@ def test_entities_are_listed_under_their_text(trireme: Callable[..., Any]) -> No
     assert b"lo (NAME)" in trireme("extract", "--model", "ner", "--table", "Ülo rows").stdout
 
 
+def test_documents_are_listed_best_first(trireme: Callable[..., Any]) -> None:
+    options = ("--query", "oars", "--model", "rank")
+    result = trireme("rerank", *options, stdin=b"row\noars\n\nrefuse\n")
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr == b"Error: stdin, line 4: text: refused as asked; all else is allowed\n"
+    result = trireme("rerank", *options, "--keep-going", "--top-k", "2", stdin=b"row\noars\n\nrefuse\n")
+    assert result.returncode == 1
+    assert json_lines(result.stdout) == [
+        {"text": "oars", "index": 1, "score": 1.0, "windows": 1},
+        {"text": "row", "index": 0, "score": 0.5, "windows": 1},
+        {"text": "refuse", "error": "text: refused as asked; all else is allowed"},
+    ]
+    assert trireme("rerank", *options, "a", "b").returncode == 0
+
+
 def test_a_task_without_a_default_model_asks_for_one(trireme: Callable[..., Any]) -> None:
     result = trireme("extract", "a text")
     assert result.returncode == 2

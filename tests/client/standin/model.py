@@ -19,9 +19,8 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
-        self.answer = {"embed": embed, "guard": guard, "ner": ner, "vision": vision}[
-            config["parameters"]["task"]["string_value"]
-        ]
+        task = config["parameters"]["task"]["string_value"]
+        self.answer = {"embed": embed, "guard": guard, "ner": ner, "rank": rank, "vision": vision}[task]
         self.trace = config["parameters"]["trace"]["string_value"]
         self.times_busy = {}
 
@@ -30,11 +29,17 @@ class TritonPythonModel:
 
     def respond(self, request):
         start = time.monotonic()
-        items = [row.item() for row in pb_utils.get_input_tensor_by_name(request, request_input(request)).as_numpy()]
+        columns = {tensor.name(): [row.item() for row in tensor.as_numpy()] for tensor in request.inputs()}
+        queries = (columns.pop("query"),) if "query" in columns else ()
+        (items,) = columns.values()
         error = next(filter(None, map(self.obey, items)), None)
         with open(self.trace, "a") as file:
             file.write(f"{start} {time.monotonic()} {len(items)}\n")
-        return pb_utils.InferenceResponse(error=error) if error else pb_utils.InferenceResponse(self.answer(items))
+        return (
+            pb_utils.InferenceResponse(error=error)
+            if error
+            else pb_utils.InferenceResponse(self.answer(items, *queries))
+        )
 
     def obey(self, item):
         word, _, rest = item.decode(errors="replace").partition(" ")
@@ -51,10 +56,6 @@ class TritonPythonModel:
             if self.times_busy[item] <= int(rest.split()[0]):
                 return pb_utils.TritonError("busy as asked", pb_utils.TritonError.UNAVAILABLE)
         return None
-
-
-def request_input(request):
-    return request.inputs()[0].name()
 
 
 def vector(item):
@@ -91,6 +92,12 @@ def ner(items):
     ]
     rows = [[json.dumps(entities, ensure_ascii=False).encode()] for entities in found]
     return [pb_utils.Tensor("entities", np.array(rows, object)), windows(items)]
+
+
+def rank(items, queries):
+    """The share of the query's letters that a text has."""
+    scores = [len({*query} & {*item}) / max(1, len({*query})) for query, item in zip(queries, items, strict=True)]
+    return [pb_utils.Tensor("score", np.array(scores, np.float32)[:, np.newaxis]), windows(items)]
 
 
 def vision(items):
