@@ -79,10 +79,12 @@ class ImageClassification:
         return (self.labels,)
 
 
-TextTask = Literal["text-classification", "token-classification", "sentence-embedding"]
+TextTask = Literal["text-classification", "token-classification", "reranking", "sentence-embedding"]
 TokenPooling = Literal["mean", "cls"]
+Aggregation = Literal["simple", "first", "average", "max"]
 TASKS: tuple[TextTask, ...] = get_args(TextTask)
 POOLINGS: tuple[TokenPooling, ...] = get_args(TokenPooling)
+AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,7 @@ class OwnText:
 
     task: TextTask | None = None
     pooling: TokenPooling | None = None
+    aggregation: Aggregation | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:

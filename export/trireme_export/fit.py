@@ -9,6 +9,7 @@ from typing import Any
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES
 from trireme_export.stored_tensor import StoredTensor
+from trireme_export.task_detection import without_mark
 
 _DTYPES = {  # as torch calls them; any other is a float of eight bits or fewer
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64", "BOOL": "bool"},
@@ -49,7 +50,8 @@ def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str
         with torch.device("meta"):
             weights = {each.name: _empty(each) for each in tensors}
             if task in CLASSIFIERS:
-                build_classifier(CLASSIFIERS[task], config, weights, "eager")
+                own = without_mark(config) if task == "reranking" else config
+                build_classifier(CLASSIFIERS[task], own, weights, "eager")
             else:
                 build_encoder(config, weights, "eager")
     except TensorsDoNotFit as error:

@@ -42,7 +42,8 @@ def read_labelling(config: Mapping[str, Any]) -> Labelling:
     if len(labels) == 1 and _FUNCTIONS[problem] == "softmax":
         raise CheckpointRefused(
             "config.json: one label, whose softmax is always 1. If the sigmoid of its logit is a probability, "
-            "set problem_type to multi_label_classification; a regression cannot be exported"
+            "set problem_type to multi_label_classification; if it says how well a text fits a query, say "
+            "--task reranking; another regression cannot be exported"
         )
     return Labelling(labels=labels, function=_FUNCTIONS[problem])
 

@@ -50,8 +50,11 @@ def entry_models(entry: str) -> list[str]:
 IDS = TensorSpec(name="input_ids", data_type="TYPE_INT64", dims=(-1,))
 MASK = TensorSpec(name="attention_mask", data_type="TYPE_INT64", dims=(-1,))
 TEXT = TensorSpec(name="text", data_type="TYPE_STRING", dims=(1,))
+QUERY = TensorSpec(name="query", data_type="TYPE_STRING", dims=(1,))
+TYPES = TensorSpec(name="token_type_ids", data_type="TYPE_INT64", dims=(-1,))
 WINDOWS = TensorSpec(name="windows", data_type="TYPE_INT32", dims=(1,))
 TOKEN_SPANS = TensorSpec(name="token_spans", data_type="TYPE_INT32", dims=(-1, 3))
+ScoreFunction = Literal["sigmoid", "identity"]  # of the one logit of a text
 CpuPrecision = Literal["fp32", "bf16"]
 # The wheel's stand-in runs the network through OpenVINO; others ignore this. The catalogue's texts keep a cosine of
 # 0.9999 in bf16, which is used where the CPU computes it. Image networks do not stand it: EfficientNet-Lite0 gave
@@ -125,11 +128,44 @@ def entities_steps(windows: TextWindows, labelling: TokenLabelling, *, precision
             "stage": "entities",
             "labels": "labels.json",
             "scheme": labelling.scheme,
-            "aggregation": "simple",
+            "aggregation": labelling.aggregation,
             "outside": OUTSIDE,
         },
     )
     return EntrySteps(steps=(pre, network, post), public=("entities", "windows"))
+
+
+def reranking_steps(
+    windows: TextWindows, function: ScoreFunction, *, token_types: bool, precision: CpuPrecision
+) -> EntrySteps:
+    """Query and text to score."""
+    assert windows.combine is not None, "a text has one score"
+    types = (TYPES,) if token_types else ()
+    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(-1, 1))
+    pre = Step(
+        suffix="preprocess",
+        backend="stages",
+        inputs=(QUERY, TEXT),
+        outputs=(IDS, MASK, *types, WINDOWS),
+        parameters={
+            "stage": "tokenize_pairs",
+            "tokenizer": "tokenizer.json",
+            "max_length": str(windows.max_length),
+            "window_overlap": str(windows.overlap),
+            "max_windows": str(windows.max_windows),
+            "token_types": str(token_types).lower(),
+        },
+    )
+    network = _text_network(windows, logits, precision)
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(logits, WINDOWS),
+        outputs=(TensorSpec(name="score", data_type="TYPE_FP32", dims=(1,)),),
+        parameters={"stage": "score", "function": function, "windows": windows.combine},
+    )
+    steps = (pre, replace(network, inputs=(*network.inputs, *types)), post)
+    return EntrySteps(steps=steps, public=("score", "windows"))
 
 
 def _threshold(labelling: Labelling) -> dict[str, str]:

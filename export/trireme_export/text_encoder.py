@@ -53,7 +53,11 @@ def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], atte
     return encoder.eval()
 
 
-CLASSIFIERS = {"text-classification": Classifier.SEQUENCES, "token-classification": Classifier.TOKENS}
+CLASSIFIERS = {
+    "text-classification": Classifier.SEQUENCES,
+    "token-classification": Classifier.TOKENS,
+    "reranking": Classifier.SEQUENCES,
+}
 
 
 def build_classifier(

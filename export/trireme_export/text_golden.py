@@ -119,9 +119,9 @@ def softmax(logits: Floats) -> Floats:
     return powers / powers.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
-def texts_tensor(texts: Sequence[str]) -> GoldenTensor:
+def texts_tensor(texts: Sequence[str], name: str = "text") -> GoldenTensor:
     """The input of a request with `texts`."""
-    return bytes_tensor("text", [text.encode() for text in texts])
+    return bytes_tensor(name, [text.encode() for text in texts])
 
 
 def windows_tensor(counts: Sequence[int]) -> GoldenTensor:

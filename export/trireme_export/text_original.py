@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +22,18 @@ from trireme_export.text_network import Pooling
 Floats = NDArray[np.float64]
 
 
+class Tokenized(NamedTuple):
+    """What a model reads of a text, or of two together."""
+
+    ids: Sequence[int]
+    types: Sequence[int] | None = None  # of the tokens; None: the model is not told
+
+
 class Original(ABC):
     """Token ids to what the network must give for them."""
 
     @abstractmethod
-    def row(self, ids: Sequence[int]) -> Floats:
+    def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """(D,) or (labels,), of one sequence of ids alone; (length, labels) where every token is labelled."""
 
     def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
@@ -41,8 +49,9 @@ class TextOriginal(Original):
         self._pooling = pooling
         self._head = copy.deepcopy(head).double() if head is not None else None
 
-    def row(self, ids: Sequence[int]) -> Floats:
+    def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """(D,) or (labels,), of one sequence of ids alone."""
+        assert types is None, "a text alone has one type of tokens"
         tokens = torch.tensor([list(ids)])
         with torch.inference_mode():
             hidden = self._encoder(input_ids=tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state[0]
@@ -60,11 +69,12 @@ class ClassifierOriginal(Original):
     def __init__(self, classifier: nn.Module) -> None:
         self._classifier = classifier
 
-    def row(self, ids: Sequence[int]) -> Floats:
+    def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """(labels,) or (length, labels), of one sequence of ids alone."""
         tokens = torch.tensor([list(ids)])
+        further = {} if types is None else {"token_type_ids": torch.tensor([list(types)])}
         with torch.inference_mode():
-            logits = self._classifier(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]
+            logits = self._classifier(input_ids=tokens, attention_mask=torch.ones_like(tokens), **further).logits[0]
         return logits.numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
@@ -73,6 +83,16 @@ def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) ->
     tokenizer.enable_truncation(windows.max_length, stride=windows.overlap)
     try:
         encoding = tokenizer.encode(text)
+        return [encoding, *encoding.overflowing]
+    finally:
+        tokenizer.no_truncation()
+
+
+def split_pair_into_windows(tokenizer: Tokenizer, query: str, text: str, windows: TextWindows) -> list[Encoding]:
+    """The overlapping windows of a text read with a query, each with all of it, as the tokenizers library cuts them."""
+    tokenizer.enable_truncation(windows.max_length, stride=windows.overlap, strategy="only_second")
+    try:
+        encoding = tokenizer.encode(query, text)
         return [encoding, *encoding.overflowing]
     finally:
         tokenizer.no_truncation()

@@ -8,27 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from trireme_export.assembly import ParityCase
-from trireme_export.text_original import Floats, Original
+from trireme_export.text_original import Floats, Original, Tokenized
 
 SEED = 20_24
 UNTRACED_SHAPES = ((1, 1), (3, 17), (2, 512), (5, 33))
 LONGEST = 2048  # tokens of a row: memory grows with their square
-Ids = Sequence[int]
 
 
 @dataclass(frozen=True)
 class _Text:
-    """Token ids, and what the original gives for them alone: (D,), or (length, labels) for every token."""
+    """Tokens, and what the original gives for them alone: (D,), or (length, labels) for every token."""
 
-    ids: Ids
+    tokens: Tokenized
     expected: Floats
 
 
 def text_parity_cases(
-    original: Original, texts: Sequence[Ids], vocabulary: int, max_length: int
+    original: Original, texts: Sequence[Tokenized], vocabulary: int, max_length: int
 ) -> Iterator[ParityCase]:
-    """`texts` are token ids of real texts with special tokens. Every row is computed alone by the original."""
-    real = [_Text(ids, original.row(ids)) for ids in texts]
+    """`texts` are real ones with special tokens. Every row is computed alone by the original."""
+    real = [_Text(tokens, original.row(*tokens)) for tokens in texts]
     for index, text in enumerate(real):
         yield _case(f"text {index} alone", [[text]])
     yield _case("all texts, padded on the right", [[text] for text in real])
@@ -38,8 +37,10 @@ def text_parity_cases(
     random = np.random.default_rng(SEED)
     longer = ((1, min(max_length, LONGEST)),) if max_length > 512 else ()
     for batch, length in UNTRACED_SHAPES + longer:
-        sequences = random.integers(0, vocabulary, (batch, min(length, max_length))).tolist()
-        made_up = [_Text(ids, original.row(ids)) for ids in sequences]
+        shape = batch, min(length, max_length)
+        sequences = random.integers(0, vocabulary, shape).tolist()
+        types = [None] * batch if texts[0].types is None else random.integers(0, 2, shape).tolist()
+        made_up = [_Text(tokens, original.row(*tokens)) for tokens in map(Tokenized, sequences, types)]
         yield _case(f"random ids of shape ({batch}, {length})", [[text] for text in made_up])
         if batch > 1:
             yield _case(f"random ids of {batch} times {length} packed", [made_up], padding=7)
@@ -52,17 +53,21 @@ def _case(name: str, rows: Sequence[Sequence[_Text]], *, left: bool = False, pad
     Expected are (rows, S, D), with zeros for the segments that a row does not have, or (rows, length, labels), with
     zeros for padding.
     """
-    sizes = [sum(len(text.ids) for text in row) for row in rows]
+    sizes = [sum(len(text.tokens.ids) for text in row) for row in rows]
     length = max(sizes) + padding
-    input_ids, attention_mask = np.zeros((2, len(rows), length), np.int64)
+    input_ids, attention_mask, token_types = np.zeros((3, len(rows), length), np.int64)
     first = rows[0][0].expected
     of_tokens = first.ndim == 2
     expected = np.zeros((len(rows), length if of_tokens else max(map(len, rows)), first.shape[-1]))
     for row, (texts, size) in enumerate(zip(rows, sizes, strict=True)):
         end = length - size if left else 0
         for number, text in enumerate(texts, start=1):
-            begin, end = end, end + len(text.ids)
-            input_ids[row, begin:end] = text.ids
+            begin, end = end, end + len(text.tokens.ids)
+            input_ids[row, begin:end] = text.tokens.ids
+            token_types[row, begin:end] = text.tokens.types or 0
             attention_mask[row, begin:end] = number
             expected[row, slice(begin, end) if of_tokens else number - 1] = text.expected
-    return ParityCase(name=name, inputs={"input_ids": input_ids, "attention_mask": attention_mask}, expected=expected)
+    inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+    if rows[0][0].tokens.types is not None:
+        inputs["token_type_ids"] = token_types
+    return ParityCase(name=name, inputs=inputs, expected=expected)

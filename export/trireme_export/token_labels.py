@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trireme_export.catalogue import Aggregation
 from trireme_export.errors import CheckpointRefused
 from trireme_export.labelling import read_labels
 
@@ -18,10 +19,14 @@ _LAST = {"bioes": "E", "bilou": "L", "bmes": "E"}  # of a span of several tokens
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLabelling:
-    """`scheme` says how a label's prefix is read, OUTSIDE is the label of what is in no span."""
+    """`scheme` says how a label's prefix is read, OUTSIDE is the label of what is in no span.
+
+    `aggregation` says what is given a label: docs/contracts.md.
+    """
 
     labels: tuple[str, ...]  # in the order of the logits
     scheme: Scheme
+    aggregation: Aggregation = "simple"
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -130,9 +130,14 @@ def test_labels_without_a_prefix_are_neighbours_with_the_same_label(exported):
         check_entities(actual, LibraryEntities(folder).entities(text, *window_of(repository)))
 
 
-def test_golden_samples_say_what_the_pipeline_says(exported):
-    folder, repository = exported("roberta")
-    library = LibraryEntities(folder)
+@pytest.mark.parametrize("strategy", ["simple", "first", "average", "max"])
+def test_golden_samples_say_what_the_pipeline_says(exported, strategy, tmp_path):
+    folder, repository = exported("bert")
+    if strategy != "simple":
+        repository = tmp_path / "repository"
+        run(folder, "--repository", repository, "--aggregation", strategy)
+    assert f'string_value: "{strategy}"' in (repository / "checkpoint_postprocess/config.pbtxt").read_text()
+    library = LibraryEntities(folder, strategy)
     checked = 0
     for sample in json.loads(manifest_path(repository, "checkpoint").read_bytes())["golden"]:
         texts = [base64.b64decode(text).decode() for text in sample["inputs"][0]["data_base64"]]

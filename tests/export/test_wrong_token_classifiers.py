@@ -61,6 +61,12 @@ def test_a_pooling(tagger):
     assert "--pooling is for sentence embedding" in refusal(tagger, "--pooling", "mean")
 
 
+def test_an_aggregation_of_what_has_no_tokens_to_label(tmp_path):
+    write_tiny_classifier(tmp_path / "own", "bert")
+    said = refusal(tmp_path / "own", "--aggregation", "first")
+    assert "--aggregation is for token classification, not for text-classification: leave it out" in said
+
+
 @pytest.mark.parametrize(
     ("labels", "said"),
     [

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,14 +12,14 @@ from tokenizers import Encoding, Tokenizer
 from trireme_triton.parameters import InvalidParameter, parameter
 from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
 
-from trireme_stages.stage import Dims, Model, Signature, answer_parsed, named_file
+from trireme_stages.rows import padded_rows
+from trireme_stages.stage import Dims, Model, Signature, answer_parsed
 from trireme_stages.texts import read_texts
 from trireme_stages.token_spans import NOWHERE, WIDTH, row_spans
+from trireme_stages.tokenizer_file import CHARACTER_S, in_parts, read_tokenizer
 from trireme_stages.windows import WindowPlan
 
-PART_CHARACTERS = 500_000  # tokenised in about a quarter of a second
-CHARACTER_S = 2.5e-6  # five times what that comes to for one
-SPAN_CHARACTER_S = 5e-5  # the same with token_spans, for text whose characters are several tokens
+SPAN_CHARACTER_S = 5e-5  # with token_spans, of text whose characters are several tokens: five times what one takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +59,9 @@ class Tokenize:
     Parameters = TokenizeParameters
 
     def __init__(self, parameters: TokenizeParameters, model: Model) -> None:
-        os.environ["TOKENIZERS_PARALLELISM"] = "true" if parameters.threads > 1 else "false"
-        os.environ["RAYON_NUM_THREADS"] = str(parameters.threads)
         self._parameters = parameters
         self._progress = model.progress
-        self._tokenizer = _read_tokenizer(named_file(model.folder, "tokenizer", parameters.tokenizer))
-        self._pad_id = (self._tokenizer.padding or {}).get("pad_id", 0)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        self._tokenizer, self._pad_id = read_tokenizer(model.folder, parameters.tokenizer, parameters.threads)
         self._windows = _window_plan(parameters, self._tokenizer)
 
     def answer(self, batch: Sequence[Inputs]) -> list[Answer]:
@@ -83,10 +76,11 @@ class Tokenize:
         for texts in requests:
             own = [next(encodings) for _ in texts]
             try:
-                outputs = self._outputs([self._split(item, encoding.ids) for item, encoding in enumerate(own)])
+                rows = [self._split(item, encoding.ids) for item, encoding in enumerate(own)]
             except InvalidRequest as refusal:
                 yield refusal
                 continue
+            outputs = padded_rows(rows, self._pad_id, self._parameters.pad_to_multiple_of)
             if self._parameters.token_spans:
                 outputs["token_spans"] = self._spans(texts, own, length=outputs["input_ids"].shape[1])
             yield outputs
@@ -120,17 +114,6 @@ class Tokenize:
         size = f"of {self._windows.max_length} tokens overlapping by {self._windows.overlap}"
         return f"{tokens}, which is {count} windows {size}; this model takes at most {self._max_windows} windows"
 
-    def _outputs(self, rows: list[list[list[int]]]) -> dict[str, Array]:
-        """The padded rows of one request: `rows` are texts, of windows, of ids."""
-        multiple = self._parameters.pad_to_multiple_of
-        length = -(-max(sum(map(len, windows)) for windows in rows) // multiple) * multiple
-        input_ids = np.full((len(rows), length), self._pad_id, np.int64)
-        attention_mask = np.zeros((len(rows), length), np.int64)
-        for windows, ids, mask in zip(rows, input_ids, attention_mask, strict=True):
-            _fill(windows, ids, mask)
-        windows_per_row = np.array([[len(windows)] for windows in rows], np.int32)
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "windows": windows_per_row}
-
     def _spans(self, texts: Sequence[str], encodings: Sequence[Encoding], length: int) -> Array:
         """(texts, length, 3)."""
         padded = np.full((len(texts), length, WIDTH), NOWHERE, np.int32)
@@ -138,33 +121,6 @@ class Tokenize:
             spans = row_spans(text, encoding, self._windows)
             row[: len(spans)] = spans
         return padded
-
-
-def in_parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in parts of up to PART_CHARACTERS; a longer one is a part of its own."""
-    begin = size = 0
-    for end, text in enumerate(texts):
-        if end > begin and size + len(text) > PART_CHARACTERS:
-            yield texts[begin:end]
-            begin, size = end, 0
-        size += len(text)
-    yield texts[begin:]
-
-
-def _fill(windows: list[list[int]], ids: Array, mask: Array) -> None:
-    """Lays the windows of one text side by side in its row and numbers them 1, 2, ... in the mask."""
-    end = 0
-    for segment, window in enumerate(windows, start=1):
-        begin, end = end, end + len(window)
-        ids[begin:end] = window
-        mask[begin:end] = segment
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise InvalidParameter(f"parameter 'tokenizer': {path} is not a tokenizer: {error}") from error
 
 
 def _window_plan(parameters: TokenizeParameters, tokenizer: Tokenizer) -> WindowPlan:
