@@ -14,17 +14,23 @@ if TYPE_CHECKING:
     from trireme_client.errors import TriremeError as TriremeError
     from trireme_client.results import Classification as Classification
     from trireme_client.results import Embedding as Embedding
+    from trireme_client.results import Entity as Entity
+    from trireme_client.results import Extraction as Extraction
     from trireme_client.results import Health as Health
     from trireme_client.results import ImageClassification as ImageClassification
     from trireme_client.results import ImageEmbedding as ImageEmbedding
     from trireme_client.results import ImageLabel as ImageLabel
     from trireme_client.results import ModelMetadata as ModelMetadata
     from trireme_client.results import ModelState as ModelState
+    from trireme_client.results import Ranked as Ranked
+    from trireme_client.results import Relevance as Relevance
     from trireme_client.results import TensorMetadata as TensorMetadata
     from trireme_client.tasks import CLASSIFY as CLASSIFY
     from trireme_client.tasks import CLASSIFY_IMAGE as CLASSIFY_IMAGE
     from trireme_client.tasks import EMBED as EMBED
     from trireme_client.tasks import EMBED_IMAGE as EMBED_IMAGE
+    from trireme_client.tasks import EXTRACT as EXTRACT
+    from trireme_client.tasks import RERANK as RERANK
 
 _NAMES = {
     "async_client": ("AsyncClient",),
@@ -40,12 +46,16 @@ _NAMES = {
     "results": (
         "Classification",
         "Embedding",
+        "Entity",
+        "Extraction",
         "Health",
         "ImageClassification",
         "ImageEmbedding",
         "ImageLabel",
         "ModelMetadata",
         "ModelState",
+        "Ranked",
+        "Relevance",
         "TensorMetadata",
     ),
     "tasks": (
@@ -53,6 +63,8 @@ _NAMES = {
         "CLASSIFY_IMAGE",
         "EMBED",
         "EMBED_IMAGE",
+        "EXTRACT",
+        "RERANK",
     ),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

@@ -13,14 +13,28 @@ from trireme_client.errors import InvalidInput
 from trireme_client.results import (
     Classification,
     Embedding,
+    Extraction,
     Health,
     ImageClassification,
     ImageEmbedding,
     ModelMetadata,
     ModelState,
+    Ranked,
+    ranked,
 )
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EMBED_IMAGE, Image, Item, Result, Task
+from trireme_client.tasks import (
+    CLASSIFY,
+    CLASSIFY_IMAGE,
+    EMBED,
+    EMBED_IMAGE,
+    EXTRACT,
+    RERANK,
+    Image,
+    Item,
+    Result,
+    Task,
+)
 
 T = TypeVar("T")
 
@@ -49,6 +63,13 @@ class AsyncClient:
 
     async def classify(self, texts: Iterable[str], model: str = "guard") -> list[Classification]:
         return await self._all(CLASSIFY, texts, model)
+
+    async def extract(self, texts: Iterable[str], model: str) -> list[Extraction]:
+        return await self._all(EXTRACT, texts, model)
+
+    async def rerank(self, query: str, documents: Iterable[str], model: str, top_k: int | None = None) -> list[Ranked]:
+        pairs = [(query, document) for document in listed(documents)]
+        return ranked(enumerate(await self._all(RERANK, pairs, model)), top_k)
 
     async def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         return await self._all(CLASSIFY_IMAGE, images, model)

@@ -12,11 +12,10 @@ Tensors: TypeAlias = Mapping[str, NDArray[Any]]  # outputs by name; BYTES are ob
 
 @dataclass(frozen=True)
 class Infer:
-    """Run a model on one BYTES input. Answer: `Tensors`, exactly the outputs named."""
+    """Run a model on BYTES inputs. Answer: `Tensors`, exactly the outputs named."""
 
     model: str
-    input_name: str
-    data: NDArray[np.object_]  # of bytes, in the shape the model takes
+    inputs: Mapping[str, NDArray[np.object_]]  # of bytes, in the shape the model takes
     outputs: tuple[str, ...]
 
 

@@ -14,14 +14,28 @@ from trireme_client.errors import InvalidInput
 from trireme_client.results import (
     Classification,
     Embedding,
+    Extraction,
     Health,
     ImageClassification,
     ImageEmbedding,
     ModelMetadata,
     ModelState,
+    Ranked,
+    ranked,
 )
 from trireme_client.retry import RetryPolicy
-from trireme_client.tasks import CLASSIFY, CLASSIFY_IMAGE, EMBED, EMBED_IMAGE, Image, Item, Result, Task
+from trireme_client.tasks import (
+    CLASSIFY,
+    CLASSIFY_IMAGE,
+    EMBED,
+    EMBED_IMAGE,
+    EXTRACT,
+    RERANK,
+    Image,
+    Item,
+    Result,
+    Task,
+)
 from trireme_client.workers import Workers
 
 T = TypeVar("T")
@@ -61,6 +75,15 @@ class Client:
     def classify(self, texts: Iterable[str], model: str = "guard") -> list[Classification]:
         """A label with its score for each text."""
         return self._all(CLASSIFY, texts, model)
+
+    def extract(self, texts: Iterable[str], model: str) -> list[Extraction]:
+        """The entities of each text, by a model of your own that labels tokens."""
+        return self._all(EXTRACT, texts, model)
+
+    def rerank(self, query: str, documents: Iterable[str], model: str, top_k: int | None = None) -> list[Ranked]:
+        """The documents by how well they fit `query`, the best first, by a model of your own; at most `top_k`."""
+        pairs = [(query, document) for document in listed(documents)]
+        return ranked(enumerate(self._all(RERANK, pairs, model)), top_k)
 
     def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:
         """The best labels for each image, given as a path, as the bytes of an image file, or as an open file."""

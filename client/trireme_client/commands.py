@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,9 @@ import click
 if TYPE_CHECKING:
     from trireme_client.client import Client
     from trireme_client.endpoint import Protocol
+    from trireme_client.errors import InvalidInput
     from trireme_client.printing import Printer, View
+    from trireme_client.reading import Piece, Source
     from trireme_client.results import Classification
     from trireme_client.tasks import Result, Task
 
@@ -123,6 +125,60 @@ def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> Non
         click.get_current_context().exit(FLAGGED)
 
 
+@click.command()
+@click.argument("texts", nargs=-1)
+@_item_options("a text", model=None)
+def extract(texts: tuple[str, ...], **options: Any) -> None:
+    """Find the entities in texts, by a model of your own that labels tokens.
+
+    TEXTS are arguments, or lines of --file, or lines of stdin: one result per line, in order.
+    """
+    from trireme_client.printing import EXTRACTION
+    from trireme_client.tasks import EXTRACT
+
+    _run(EXTRACT, EXTRACTION, texts, _Options(**options))
+
+
+@click.command()
+@click.argument("documents", nargs=-1)
+@click.option("--query", required=True, help="What the documents are compared with.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Print the best only.")
+@_item_options("a document", model=None)
+def rerank(documents: tuple[str, ...], query: str, top_k: int | None, **options: Any) -> None:
+    """Order documents by how well they fit a query, by a model of your own.
+
+    DOCUMENTS are arguments, or lines of --file, or lines of stdin. The best comes first; `index` counts them as given,
+    from 0. Refused ones come last.
+    """
+    from trireme_client.errors import InvalidInput
+    from trireme_client.printing import RANKED, flushed, progress
+    from trireme_client.reading import pieces, sources
+    from trireme_client.results import ranked
+    from trireme_client.tasks import RERANK
+
+    own = _Options(**options)
+    found = sources(documents, own.files)
+    given: list[str] = []
+    relevances, refused = [], []
+    with _connect(own.url, own.protocol, own.timeout) as client, progress(found) as advance:
+        for source, piece in pieces(found):
+            outcomes = client.stream(RERANK, [(query, line) for line in piece.lines], own.model)
+            for document, outcome in _noted(outcomes, source, piece, own):
+                if isinstance(outcome, InvalidInput):
+                    refused.append((document, outcome))
+                else:
+                    relevances.append((len(given), outcome))
+                given.append(document)
+                advance(document)
+    printer = _printer(RANKED, own)
+    with flushed(printer):
+        for one in ranked(relevances, top_k):
+            printer.add(given[one.index], one)
+        for document, refusal in refused:
+            printer.add(document, refusal)
+    _end_with(len(refused))
+
+
 @click.command("classify-image")
 @click.argument("images", nargs=-1)
 @_item_options("the path of an image", model="vision")
@@ -192,25 +248,47 @@ def _run(
 ) -> None:
     """Send every item and print every outcome; `note` sees each result."""
     from trireme_client.errors import InvalidInput
-    from trireme_client.printing import JsonLines, Table, flushed, progress
+    from trireme_client.printing import flushed, progress
     from trireme_client.reading import pieces, sources
 
     found = sources(arguments, options.files)
-    printer: Printer[Result] = JsonLines(view) if _json_wanted(options.as_json) else Table(view)
+    printer = _printer(view, options)
     refused = 0
     with _connect(options.url, options.protocol, options.timeout) as client, progress(found) as advance:
         for source, piece in pieces(found):
             outcomes = client.stream(task, piece.lines, options.model)
             with flushed(printer):
-                for line, (item, outcome) in enumerate(zip(piece.lines, outcomes, strict=True), piece.first_line):
-                    if not isinstance(outcome, InvalidInput):
-                        note(outcome)
-                    elif options.keep_going:
+                for item, outcome in _noted(outcomes, source, piece, options):
+                    if isinstance(outcome, InvalidInput):
                         refused += 1
                     else:
-                        raise InvalidInput(f"{source.line_name} {line}: {outcome.message}")
+                        note(outcome)
                     printer.add(item, outcome)
                     advance(item)
+    _end_with(refused)
+
+
+def _noted(
+    outcomes: Iterable[Result | InvalidInput], source: Source, piece: Piece, options: _Options
+) -> Iterator[tuple[str, Result | InvalidInput]]:
+    """The outcomes with their lines. A refused one ends the run, named by its line, unless it is to keep going."""
+    from trireme_client.errors import InvalidInput
+
+    for line, (item, outcome) in enumerate(zip(piece.lines, outcomes, strict=True), piece.first_line):
+        if isinstance(outcome, InvalidInput) and not options.keep_going:
+            raise InvalidInput(f"{source.line_name} {line}: {outcome.message}")
+        yield item, outcome
+
+
+def _printer(view: View[Result], options: _Options) -> Printer[Result]:
+    from trireme_client.printing import JsonLines, Table
+
+    return JsonLines(view) if _json_wanted(options.as_json) else Table(view)
+
+
+def _end_with(refused: int) -> None:
+    from trireme_client.errors import InvalidInput
+
     if refused:
         raise InvalidInput(f"refused items: {refused}")
 

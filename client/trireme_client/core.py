@@ -16,7 +16,7 @@ from trireme_client.calls import Call, Describe, Infer, IsLive, IsReady, ListMod
 from trireme_client.errors import DeadlineExceeded, InvalidInput, ServerUnavailable
 from trireme_client.results import Health, ModelMetadata, ModelState
 from trireme_client.retry import RetryBudget, RetryPolicy
-from trireme_client.tasks import Item, Result, Task
+from trireme_client.tasks import Item, Payload, Result, Task
 
 T = TypeVar("T")
 
@@ -87,10 +87,12 @@ class Core:
     def model_for(self, task: Task[Item, Result], model: str) -> Steps[ModelMetadata]:
         """What the model takes. Raises `InvalidInput` if it is not a model for this task."""
         metadata = self.models.get(model) or (yield from self.metadata(model))
-        inputs = {tensor.name: tensor for tensor in metadata.inputs}
+        taken = [tensor.name for tensor in metadata.inputs if tensor.datatype == "BYTES"]
+        lacking = [name for name in task.inputs if name not in taken]
         missing = [name for name in task.outputs if name not in {tensor.name for tensor in metadata.outputs}]
-        if task.input_name not in inputs or inputs[task.input_name].datatype != "BYTES":
-            raise InvalidInput(f"model {model!r} has no BYTES input {task.input_name!r}; it has {_names(inputs)}")
+        if lacking:
+            found = _names(tensor.name for tensor in metadata.inputs)
+            raise InvalidInput(f"model {model!r} has no BYTES input {_names(lacking)}; it has {found}")
         if missing:
             given = _names(tensor.name for tensor in metadata.outputs)
             raise InvalidInput(f"model {model!r} has no output {_names(missing)}; it has {given}")
@@ -118,8 +120,12 @@ class Core:
             singles += yield from self.outcomes(task, model, Batch(index, (payload,)))
         return singles
 
-    def infer(self, task: Task[Item, Result], model: ModelMetadata, payloads: tuple[bytes, ...]) -> Steps[list[Result]]:
-        call = Infer(model.name, task.input_name, _tensor(task, model, payloads), task.outputs)
+    def infer(
+        self, task: Task[Item, Result], model: ModelMetadata, payloads: tuple[Payload, ...]
+    ) -> Steps[list[Result]]:
+        columns = zip(task.inputs, zip(*payloads, strict=True), strict=True)
+        inputs = {name: _tensor(model, name, column) for name, column in columns}
+        call = Infer(model.name, inputs, task.outputs)
         outputs: Tensors = yield from self.ask(call)
         if model.max_batch_size == 0:
             outputs = {name: array[np.newaxis] for name, array in outputs.items()}
@@ -155,13 +161,13 @@ def _refused(error: InvalidInput) -> Steps[list[Any]]:
     yield  # makes this a generator, like every job
 
 
-def _tensor(task: Task[Item, Result], model: ModelMetadata, payloads: tuple[bytes, ...]) -> np.ndarray[Any, Any]:
-    """The payloads in the shape the model takes: an element each, with or without a batch dimension."""
-    (shape,) = (tensor.shape for tensor in model.inputs if tensor.name == task.input_name)
+def _tensor(model: ModelMetadata, name: str, items: tuple[bytes, ...]) -> np.ndarray[Any, Any]:
+    """The items in the shape the model takes: an element each, with or without a batch dimension."""
+    (shape,) = (tensor.shape for tensor in model.inputs if tensor.name == name)
     item_shape = shape[1:] if model.max_batch_size else shape
-    data = np.empty(len(payloads), dtype=object)
-    data[:] = payloads
-    batch_shape = (len(payloads),) if model.max_batch_size else ()
+    data = np.empty(len(items), dtype=object)
+    data[:] = items
+    batch_shape = (len(items),) if model.max_batch_size else ()
     return data.reshape(*batch_shape, *(1 for _ in item_shape))
 
 

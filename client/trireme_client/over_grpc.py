@@ -77,11 +77,13 @@ def _send(client: Any, call: Call, timeout_s: float) -> Any:
     """
     match call:
         case Infer():
-            tensor = tritonclient.grpc.InferInput(call.input_name, list(call.data.shape), "BYTES")
-            tensor.set_data_from_numpy(call.data)
+            inputs = [
+                tritonclient.grpc.InferInput(name, list(data.shape), "BYTES").set_data_from_numpy(data)
+                for name, data in call.inputs.items()
+            ]
             outputs = [tritonclient.grpc.InferRequestedOutput(name) for name in call.outputs]
             deadline_us = int(timeout_s * 1e6)
-            return client.infer(call.model, [tensor], outputs=outputs, timeout=deadline_us, client_timeout=timeout_s)
+            return client.infer(call.model, inputs, outputs=outputs, timeout=deadline_us, client_timeout=timeout_s)
         case Describe():
             return client.get_model_metadata(call.model, client_timeout=timeout_s)
         case MaxBatchSize():

@@ -87,10 +87,12 @@ def _send(client: Any, call: Call, timeout_s: float) -> Any:
     """
     match call:
         case Infer():
-            tensor = tritonclient.http.InferInput(call.input_name, list(call.data.shape), "BYTES")
-            tensor.set_data_from_numpy(call.data)
+            inputs = [
+                tritonclient.http.InferInput(name, list(data.shape), "BYTES").set_data_from_numpy(data)
+                for name, data in call.inputs.items()
+            ]
             outputs = [tritonclient.http.InferRequestedOutput(name) for name in call.outputs]
-            return client.infer(call.model, [tensor], outputs=outputs, timeout=int(timeout_s * 1e6))
+            return client.infer(call.model, inputs, outputs=outputs, timeout=int(timeout_s * 1e6))
         case Describe():
             return client.get_model_metadata(call.model)
         case MaxBatchSize():

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from trireme_client.errors import InvalidInput
 from trireme_client.reading import Source
-from trireme_client.results import Classification, Embedding, ImageClassification, ImageEmbedding
+from trireme_client.results import (
+    Classification,
+    Embedding,
+    Extraction,
+    ImageClassification,
+    ImageEmbedding,
+    Ranked,
+)
 from trireme_client.tasks import Result
 
 Fields: TypeAlias = dict[str, Any]
@@ -155,6 +162,18 @@ CLASSIFICATION: View[Classification] = View(
         "scores": _shortest(result.scores),
         "windows": result.windows,
     },
+)
+EXTRACTION: View[Extraction] = View(
+    "text",
+    ("entities", "windows"),
+    lambda result: (", ".join(f"{one.text} ({one.label})" for one in result.entities), str(result.windows)),
+    lambda result: {"entities": [asdict(one) for one in result.entities], "windows": result.windows},
+)
+RANKED: View[Ranked] = View(
+    "text",
+    ("index", "score", "windows"),
+    lambda result: (str(result.index), f"{result.score:.4f}", str(result.windows)),
+    lambda result: {"index": result.index, "score": _score(result.score), "windows": result.windows},
 )
 IMAGE_CLASSIFICATION: View[ImageClassification] = View(
     "file",

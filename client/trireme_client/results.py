@@ -1,5 +1,6 @@
 """What a caller gets back. Plain frozen values; numpy arrays where there are many numbers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,50 @@ class Classification:
     score: float
     scores: NDArray[np.float32]  # (labels,)
     windows: int
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A labelled span of a text. `start` and `end` count the characters (code points) of the text as it was sent."""
+
+    label: str
+    score: float
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The entities of one text, in their order; no two of them overlap."""
+
+    entities: tuple[Entity, ...]
+    windows: int
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """How well a text fits a query, by the best of the windows that the text was split into."""
+
+    score: float
+    windows: int
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A document of a ranking; `index` is its place in the caller's list."""
+
+    index: int
+    score: float
+    windows: int
+
+
+def ranked(relevances: Iterable[tuple[int, Relevance]], top_k: int | None = None) -> list[Ranked]:
+    """The best first, of equals the one with the smaller index; at most `top_k`."""
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, not {top_k}")
+    found = [Ranked(index, each.score, each.windows) for index, each in relevances]
+    return sorted(found, key=lambda one: (-one.score, one.index))[:top_k]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What each task sends to its model and how its answer reads. Knows the names of tensors, never their shapes."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,33 +10,57 @@ import numpy as np
 
 from trireme_client.calls import Tensors
 from trireme_client.errors import InvalidInput
-from trireme_client.results import Classification, Embedding, ImageClassification, ImageEmbedding, ImageLabel
+from trireme_client.results import (
+    Classification,
+    Embedding,
+    Entity,
+    Extraction,
+    ImageClassification,
+    ImageEmbedding,
+    ImageLabel,
+    Relevance,
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Payload: TypeAlias = tuple[bytes, ...]  # of an item, for each input of the model
 Image: TypeAlias = "str | os.PathLike[str] | bytes | IO[bytes]"  # a path, the encoded file, or an open binary file
 
 
 @dataclass(frozen=True)
 class Task(Generic[Item, Result]):
-    """Turns items into the bytes of one input tensor and output tensors into results, one per item."""
+    """Turns items into the bytes of input tensors and output tensors into results, one per item."""
 
-    input_name: str
+    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    encode: Callable[[Item], bytes]
+    encode: Callable[[Item], Payload]
     parse: Callable[[Tensors], Sequence[Result]]
 
 
-def encode_text(text: str) -> bytes:
+def encode_text(text: str) -> Payload:
+    return (_encoded("text", text),)
+
+
+def encode_pair(pair: tuple[str, str]) -> Payload:
+    """A query and a text."""
+    query, text = pair
+    return _encoded("query", query), _encoded("text", text)
+
+
+def _encoded(name: str, text: str) -> bytes:
     if not isinstance(text, str):
-        raise TypeError(f"a text must be a str, not {type(text).__name__}")
+        raise TypeError(f"a {name} must be a str, not {type(text).__name__}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"text: not valid Unicode, {error.reason} at position {error.start}") from None
+        raise InvalidInput(f"{name}: not valid Unicode, {error.reason} at position {error.start}") from None
 
 
-def encode_image(image: Image) -> bytes:
+def encode_image(image: Image) -> Payload:
+    return (_read_image(image),)
+
+
+def _read_image(image: Image) -> bytes:
     if isinstance(image, bytes):
         return image
     if isinstance(image, str | os.PathLike):
@@ -63,6 +88,19 @@ def parse_classifications(outputs: Tensors) -> list[Classification]:
     ]
 
 
+def parse_extractions(outputs: Tensors) -> list[Extraction]:
+    rows = zip(outputs["entities"], outputs["windows"], strict=True)
+    return [
+        Extraction(tuple(Entity(**entity) for entity in json.loads(_text(entities.item()))), int(windows.item()))
+        for entities, windows in rows
+    ]
+
+
+def parse_relevances(outputs: Tensors) -> list[Relevance]:
+    rows = zip(outputs["score"], outputs["windows"], strict=True)
+    return [Relevance(float(score.item()), int(windows.item())) for score, windows in rows]
+
+
 def parse_image_classifications(outputs: Tensors) -> list[ImageClassification]:
     rows = zip(outputs["label"], outputs["score"], strict=True)
     return [ImageClassification(tuple(map(_image_label, labels, scores))) for labels, scores in rows]
@@ -80,11 +118,13 @@ def _text(value: Any) -> str:
     return bytes(value).decode()
 
 
-EMBED: Task[str, Embedding] = Task("text", ("embedding", "windows"), encode_text, parse_embeddings)
+EMBED: Task[str, Embedding] = Task(("text",), ("embedding", "windows"), encode_text, parse_embeddings)
 CLASSIFY: Task[str, Classification] = Task(
-    "text", ("label", "score", "scores", "windows"), encode_text, parse_classifications
+    ("text",), ("label", "score", "scores", "windows"), encode_text, parse_classifications
 )
+EXTRACT: Task[str, Extraction] = Task(("text",), ("entities", "windows"), encode_text, parse_extractions)
+RERANK: Task[tuple[str, str], Relevance] = Task(("query", "text"), ("score", "windows"), encode_pair, parse_relevances)
 CLASSIFY_IMAGE: Task[Image, ImageClassification] = Task(
-    "image", ("label", "score"), encode_image, parse_image_classifications
+    ("image",), ("label", "score"), encode_image, parse_image_classifications
 )
-EMBED_IMAGE: Task[Image, ImageEmbedding] = Task("image", ("embedding",), encode_image, parse_image_embeddings)
+EMBED_IMAGE: Task[Image, ImageEmbedding] = Task(("image",), ("embedding",), encode_image, parse_image_embeddings)

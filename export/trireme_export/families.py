@@ -49,6 +49,7 @@ class Family:
     encoder: str  # what the library's classifiers call their encoder; prefixes the names of its tensors
     head: tuple[str, ...]  # modules of the library's classifiers that make logits of a text's first token, in order
     logits: str = "classifier"  # the layer whose outputs are the logits, one for each label
+    token_head: tuple[str, ...] = ("classifier",)  # the same of the library's token classifiers, for every token
     pooler: bool = False  # whether the encoder has one, made for its pretraining, that can be left out
     required: frozenset[str] = _SIZES  # keys without which the library would take sizes of its own
     understood: frozenset[str] = frozenset()  # keys that the definition reads though its config class lacks them
@@ -137,6 +138,7 @@ FAMILIES = {
             model_type="modernbert",
             encoder="model",
             head=("head", "classifier"),
+            token_head=("head", "classifier"),
             understood=keys("global_attn_every_n_layers global_rope_theta local_rope_theta"),
             irrelevant=keys("layer_norm_eps reference_compile repad_logits_with_grad"),
             placement=Placement.SLIDING,

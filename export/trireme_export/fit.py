@@ -10,6 +10,7 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.families import FAMILIES
 from trireme_export.image_families import IMAGE_FAMILIES
 from trireme_export.stored_tensor import StoredTensor
+from trireme_export.task_detection import without_mark
 from trireme_export.timm_config import is_timm, read_timm_config
 
 _DTYPES = {  # as torch calls them; any other is a float of eight bits or fewer
@@ -29,8 +30,8 @@ class Fit:
     unexpected: tuple[str, ...] = ()
 
 
-def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_classifier: bool) -> Fit | None:
-    """None: the exporter does not know the family. Loads torch and transformers."""
+def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str | None) -> Fit | None:
+    """`task` is None if it is not known. None: the exporter does not know the family. Loads torch and transformers."""
     model_type = config.get("model_type")
     known = isinstance(model_type, str) and model_type in FAMILIES | IMAGE_FAMILIES
     if not known and not is_timm(config):
@@ -40,10 +41,10 @@ def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], *, is_cla
         count = sum(each for each in layers if isinstance(each, int)) if isinstance(layers, list) else layers
         if isinstance(count, int) and count > len(tensors):  # building them could take for ever
             return Fit(refusal=f"config.json: {key} is {layers}, and there are {len(tensors)} tensors")
-    return _build(config, tensors, is_classifier)
+    return _build(config, tensors, task)
 
 
-def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classifier: bool) -> Fit:
+def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str | None) -> Fit:
     import torch
 
     from trireme_export.intake import TensorsDoNotFit
@@ -51,7 +52,7 @@ def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classi
     build = _builder(config)
     try:
         with torch.device("meta"):
-            build(config, {each.name: _empty(each) for each in tensors}, is_classifier)
+            build(config, {each.name: _empty(each) for each in tensors}, task)
     except TensorsDoNotFit as error:
         return Fit(refusal=str(error), missing=tuple(error.missing), unexpected=tuple(error.unexpected))
     except CheckpointRefused as error:
@@ -61,28 +62,32 @@ def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], is_classi
     return Fit()
 
 
-def _builder(config: Mapping[str, Any]) -> Callable[[Mapping[str, Any], Mapping[str, Any], bool], None]:
+def _builder(config: Mapping[str, Any]) -> Callable[[Mapping[str, Any], Mapping[str, Any], str | None], None]:
     if is_timm(config):
         return _build_timm_model
     return _build_image_model if config["model_type"] in IMAGE_FAMILIES else _build_text_model
 
 
-def _build_timm_model(config: Mapping[str, Any], weights: Mapping[str, Any], _is_classifier: bool) -> None:
+def _build_timm_model(config: Mapping[str, Any], weights: Mapping[str, Any], _task: str | None) -> None:
     from trireme_export.timm_model import build_timm
 
     build_timm(read_timm_config(config), weights)
 
 
-def _build_text_model(config: Mapping[str, Any], weights: Mapping[str, Any], is_classifier: bool) -> None:
-    from trireme_export.text_encoder import build_classifier, build_encoder
+def _build_text_model(config: Mapping[str, Any], weights: Mapping[str, Any], task: str | None) -> None:
+    from trireme_export.text_encoder import CLASSIFIERS, build_classifier, build_encoder
 
-    (build_classifier if is_classifier else build_encoder)(config, weights, "eager")
+    if task in CLASSIFIERS:
+        own = without_mark(config) if task == "reranking" else config
+        build_classifier(CLASSIFIERS[task], own, weights, "eager")
+    else:
+        build_encoder(config, weights, "eager")
 
 
-def _build_image_model(config: Mapping[str, Any], weights: Mapping[str, Any], is_classifier: bool) -> None:
+def _build_image_model(config: Mapping[str, Any], weights: Mapping[str, Any], task: str | None) -> None:
     from trireme_export.library_image_model import build_logits, build_vector
 
-    if is_classifier:
+    if task == "image-classification":
         build_logits(config, weights)
     else:
         build_vector(config, weights)

@@ -70,7 +70,6 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
     files = read_safetensors(checkpoint)
     tensors = tuple(files.all_tensors)
     task = detect_task(whole if MODULES in whole.files else checkpoint, config)
-    is_classifier = task is not None and task.task in ("text-classification", "image-classification")
     return Inspection(
         uri=whole.uri,
         archive_sha256=whole.archive_sha256,
@@ -85,7 +84,7 @@ def inspect_checkpoint(uri: str, cache: Path, advance: Advance) -> Inspection:
         licences=tuple(licences(whole, config)),
         executables=tuple(executable_files(whole.files)),
         notes=tuple(_notes(whole, config)),
-        fit=fit_of(config, tensors, is_classifier=is_classifier) if tensors else None,
+        fit=fit_of(config, tensors, task.task if task else None) if tensors else None,
     )
 
 

@@ -34,7 +34,7 @@ def read_labelling(config: Mapping[str, Any], *, shared_names: bool = False) -> 
     Raises:
         CheckpointRefused: the labels contradict each other, or the head is a regression.
     """
-    labels = _labels(config, shared_names=shared_names)
+    labels = read_labels(config, shared_names=shared_names)
     problem = config.get("problem_type")
     if not isinstance(problem, str | None) or problem not in _FUNCTIONS:
         known = ", ".join(name for name in _FUNCTIONS if name)
@@ -42,12 +42,18 @@ def read_labelling(config: Mapping[str, Any], *, shared_names: bool = False) -> 
     if len(labels) == 1 and _FUNCTIONS[problem] == "softmax":
         raise CheckpointRefused(
             "config.json: one label, whose softmax is always 1. If the sigmoid of its logit is a probability, "
-            "set problem_type to multi_label_classification; a regression cannot be exported"
+            "set problem_type to multi_label_classification; if it says how well a text fits a query, say "
+            "--task reranking; another regression cannot be exported"
         )
     return Labelling(labels=labels, function=_FUNCTIONS[problem])
 
 
-def _labels(config: Mapping[str, Any], *, shared_names: bool) -> tuple[str, ...]:
+def read_labels(config: Mapping[str, Any], *, shared_names: bool = False) -> tuple[str, ...]:
+    """The labels of a classifier by its `config.json`, in the order of the logits.
+
+    Raises:
+        CheckpointRefused: they contradict each other.
+    """
     names = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # what the library takes for granted
     if not isinstance(names, Mapping) or not names or not all(isinstance(name, str) for name in names.values()):
         raise CheckpointRefused(

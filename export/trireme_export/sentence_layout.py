@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import read_settings
-from trireme_export.task_detection import MODULES
+from trireme_export.task_detection import MODULES, SETTINGS
 from trireme_export.text_network import Pooling
 
-PROMPTS = "config_sentence_transformers.json"
 TRANSFORMER = tuple(  # the library reads the first that is there
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -112,10 +111,10 @@ def _check_normalize(checkpoint: Checkpoint, name: str) -> None:
 
 def _check_prompt(checkpoint: Checkpoint) -> None:
     """Texts get no prompt; a model that puts one before every text by itself would answer differently."""
-    name = checkpoint.read_object(PROMPTS).get("default_prompt_name") if PROMPTS in checkpoint.files else None
+    name = checkpoint.read_object(SETTINGS).get("default_prompt_name") if SETTINGS in checkpoint.files else None
     if name is not None:
         raise CheckpointRefused(
-            f"{checkpoint.uri}: {PROMPTS}: default_prompt_name is {name!r}, a text put before every text. "
+            f"{checkpoint.uri}: {SETTINGS}: default_prompt_name is {name!r}, a text put before every text. "
             "Remove it there, and let the callers send it with their texts"
         )
 

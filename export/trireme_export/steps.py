@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trireme_export.catalogue import TextWindows
 from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
+from trireme_export.token_labels import OUTSIDE, TokenLabelling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,12 @@ def entry_models(entry: str) -> list[str]:
 
 IDS = TensorSpec(name="input_ids", data_type="TYPE_INT64", dims=(-1,))
 MASK = TensorSpec(name="attention_mask", data_type="TYPE_INT64", dims=(-1,))
+TEXT = TensorSpec(name="text", data_type="TYPE_STRING", dims=(1,))
+QUERY = TensorSpec(name="query", data_type="TYPE_STRING", dims=(1,))
+TYPES = TensorSpec(name="token_type_ids", data_type="TYPE_INT64", dims=(-1,))
 WINDOWS = TensorSpec(name="windows", data_type="TYPE_INT32", dims=(1,))
+TOKEN_SPANS = TensorSpec(name="token_spans", data_type="TYPE_INT32", dims=(-1, 3))
+ScoreFunction = Literal["sigmoid", "identity"]  # of the one logit of a text
 CpuPrecision = Literal["fp32", "bf16"]
 # The wheel's stand-in runs the network through OpenVINO; others ignore this. The catalogue's texts keep a cosine of
 # 0.9999 in bf16, which is used where the CPU computes it. Image networks do not stand it: EfficientNet-Lite0 gave
@@ -63,6 +69,7 @@ def embedding_steps(
     windows: TextWindows, width: int, *, normalize: bool, precision: CpuPrecision = "bf16"
 ) -> EntrySteps:
     """Text to vector; `width` is the network's."""
+    assert windows.combine is not None, "a text has one vector"
     vector = TensorSpec(name="embedding", data_type="TYPE_FP32", dims=(-1, width))
     post = Step(
         suffix="postprocess",
@@ -82,6 +89,7 @@ def embedding_steps(
 
 def classification_steps(windows: TextWindows, labelling: Labelling, *, precision: CpuPrecision = "bf16") -> EntrySteps:
     """Text to label."""
+    assert windows.combine is not None, "a text has one label"
     count = len(labelling.labels)
     logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(-1, count))
     post = Step(
@@ -103,6 +111,62 @@ def classification_steps(windows: TextWindows, labelling: Labelling, *, precisio
     )
     steps = (_tokenize(windows), _text_network(windows, logits, precision), post)
     return EntrySteps(steps=steps, public=("label", "score", "scores", "windows"))
+
+
+def entities_steps(windows: TextWindows, labelling: TokenLabelling, *, precision: CpuPrecision) -> EntrySteps:
+    """Text to labelled spans of its characters."""
+    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(-1, len(labelling.labels)))
+    pre = _tokenize(windows)
+    pre = replace(pre, outputs=(*pre.outputs, TOKEN_SPANS), parameters={**pre.parameters, TOKEN_SPANS.name: "true"})
+    network = _text_network(windows, logits, precision)
+    network = replace(network, parameters={**network.parameters, "trireme.segment_outputs": "tokens"})
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(logits, TOKEN_SPANS, TEXT),
+        outputs=(TensorSpec(name="entities", data_type="TYPE_STRING", dims=(1,)),),
+        parameters={
+            "stage": "entities",
+            "labels": "labels.json",
+            "scheme": labelling.scheme,
+            "aggregation": labelling.aggregation,
+            "outside": OUTSIDE,
+        },
+    )
+    return EntrySteps(steps=(pre, network, post), public=("entities", "windows"))
+
+
+def reranking_steps(
+    windows: TextWindows, function: ScoreFunction, *, token_types: bool, precision: CpuPrecision
+) -> EntrySteps:
+    """Query and text to score."""
+    assert windows.combine is not None, "a text has one score"
+    types = (TYPES,) if token_types else ()
+    logits = TensorSpec(name="logits", data_type="TYPE_FP32", dims=(-1, 1))
+    pre = Step(
+        suffix="preprocess",
+        backend="stages",
+        inputs=(QUERY, TEXT),
+        outputs=(IDS, MASK, *types, WINDOWS),
+        parameters={
+            "stage": "tokenize_pairs",
+            "tokenizer": "tokenizer.json",
+            "max_length": str(windows.max_length),
+            "window_overlap": str(windows.overlap),
+            "max_windows": str(windows.max_windows),
+            "token_types": str(token_types).lower(),
+        },
+    )
+    network = _text_network(windows, logits, precision)
+    post = Step(
+        suffix="postprocess",
+        backend="stages",
+        inputs=(logits, WINDOWS),
+        outputs=(TensorSpec(name="score", data_type="TYPE_FP32", dims=(1,)),),
+        parameters={"stage": "score", "function": function, "windows": windows.combine},
+    )
+    steps = (pre, replace(network, inputs=(*network.inputs, *types)), post)
+    return EntrySteps(steps=steps, public=("score", "windows"))
 
 
 def _threshold(labelling: Labelling) -> dict[str, str]:
@@ -160,7 +224,7 @@ def _tokenize(windows: TextWindows) -> Step:
     return Step(
         suffix="preprocess",
         backend="stages",
-        inputs=(TensorSpec(name="text", data_type="TYPE_STRING", dims=(1,)),),
+        inputs=(TEXT,),
         outputs=(IDS, MASK, WINDOWS),
         parameters={
             "stage": "tokenize",

@@ -11,6 +11,10 @@ from trireme_export.image_families import IMAGE_FAMILIES
 from trireme_export.timm_config import is_timm
 
 MODULES = "modules.json"
+# A cross-encoder of sentence-transformers: since its version 6 SETTINGS say so, before, a key of config.json did.
+SETTINGS = "config_sentence_transformers.json"
+CROSS_ENCODER = "CrossEncoder"
+MARK, OLD_MARK = "sentence_transformers", "sbert_ce_default_activation_function"
 _BY_ENDING = {
     "ForSequenceClassification": "text-classification",
     "ForImageClassification": "image-classification",
@@ -32,6 +36,9 @@ class DetectedTask:
 
 def detect_task(checkpoint: Checkpoint, config: Mapping[str, Any]) -> DetectedTask | None:
     """None: nothing says it, as with a bare encoder."""
+    mark = _mark(checkpoint, config)
+    if mark is not None and _has_one_label(config):
+        return DetectedTask(task="reranking", because=f"{mark}, and config.json one label")
     if MODULES in checkpoint.files:
         kinds = _module_kinds(checkpoint.read_json(MODULES))
         return DetectedTask(task="sentence-embedding", because=f"{MODULES} lists {', '.join(kinds)}")
@@ -46,6 +53,26 @@ def detect_task(checkpoint: Checkpoint, config: Mapping[str, Any]) -> DetectedTa
         if architecture.endswith("Model") and str(config.get("model_type")) in IMAGE_FAMILIES:
             return DetectedTask(task="image-embedding", because=f"config.json names the bare encoder {architecture}")
     return None
+
+
+def _mark(checkpoint: Checkpoint, config: Mapping[str, Any]) -> str | None:
+    """What says that it is a cross-encoder; None: nothing does."""
+    if MODULES in checkpoint.files:
+        if SETTINGS in checkpoint.files and checkpoint.read_object(SETTINGS).get("model_type") == CROSS_ENCODER:
+            return f"{SETTINGS} says {CROSS_ENCODER}"
+        return None
+    key = next((key for key in (MARK, OLD_MARK) if key in config), None)
+    return None if key is None else f"config.json has {key}"
+
+
+def without_mark(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config.json` as the model itself has it."""
+    return {key: value for key, value in config.items() if key not in (MARK, OLD_MARK)}
+
+
+def _has_one_label(config: Mapping[str, Any]) -> bool:
+    names = config.get("id2label")
+    return isinstance(names, dict) and len(names) == 1
 
 
 def architectures_of(config: Mapping[str, Any]) -> tuple[str, ...]:

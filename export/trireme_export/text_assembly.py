@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -14,15 +15,27 @@ from trireme_export.assembly import Assembly, GoldenSample, Tolerance
 from trireme_export.catalogue import MAX_BATCH_SIZE
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.labelling import Labelling
-from trireme_export.steps import CpuPrecision, EntrySteps, classification_steps, embedding_steps
+from trireme_export.pair_golden import PairReference, scores_sample
+from trireme_export.steps import (
+    CpuPrecision,
+    EntrySteps,
+    ScoreFunction,
+    classification_steps,
+    embedding_steps,
+    entities_steps,
+    reranking_steps,
+)
 from trireme_export.text_golden import TextReference, classification_sample, embedding_sample
-from trireme_export.text_original import split_into_windows
+from trireme_export.text_original import Tokenized, split_into_windows
 from trireme_export.text_parity import text_parity_cases
-from trireme_export.text_samples import BENIGN, EMOJI, EMPTY, LONG, PARITY_TEXTS, PLAIN
+from trireme_export.text_samples import BENIGN, EMOJI, EMPTY, LONG, NAMES, PARITY_TEXTS, PLAIN, QUESTION
+from trireme_export.token_golden import entities_sample
+from trireme_export.token_labels import TokenLabelling
 from trireme_export.tokenizer_facts import FILE
 
 TOLERANCE = Tolerance(max_abs=1e-4, min_cosine=0.999999)
 LOGITS_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=0.999999)
+LOGIT_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=-1)  # one number has no direction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +67,43 @@ def classification_assembly(model: TextModel, labelling: Labelling, requests: Se
         return [classification_sample(model.reference, texts, labelling) for texts in requests]
 
     steps = classification_steps(model.reference.windows, labelling, precision=model.precision)
-    assembly = _assembly("text-classification", model, steps, LOGITS_TOLERANCE, golden)
-    labels = json.dumps(labelling.labels).encode()
-    return dataclasses.replace(assembly, files={**assembly.files, "postprocess/labels.json": labels})
+    return _with_labels(_assembly("text-classification", model, steps, LOGITS_TOLERANCE, golden), labelling.labels)
+
+
+def entities_assembly(model: TextModel, labelling: TokenLabelling) -> Assembly:
+    """Text to labelled spans of its characters."""
+
+    def golden() -> list[GoldenSample]:
+        requests = ([PLAIN], [BENIGN], [EMPTY], [LONG], [EMOJI], [NAMES], [PLAIN, EMPTY, NAMES])
+        return [entities_sample(model.reference, texts, labelling) for texts in requests]
+
+    steps = entities_steps(model.reference.windows, labelling, precision=model.precision)
+    return _with_labels(_assembly("token-classification", model, steps, LOGITS_TOLERANCE, golden), labelling.labels)
+
+
+def reranking_assembly(model: TextModel, pairs: PairReference, function: ScoreFunction) -> Assembly:
+    """Query and text to score."""
+
+    def golden() -> list[GoldenSample]:
+        requests = (
+            (QUESTION, [PLAIN]),
+            (QUESTION, [PLAIN, BENIGN, NAMES]),
+            (QUESTION, [LONG]),
+            (EMPTY, [EMOJI, EMPTY]),
+        )
+        return [scores_sample(pairs, query, texts, function) for query, texts in requests]
+
+    windows = model.reference.windows
+    steps = reranking_steps(windows, function, token_types=pairs.token_types, precision=model.precision)
+    assembly = _assembly("reranking", model, steps, LOGIT_TOLERANCE, golden)
+    tokens = [pairs.windows(QUESTION, text)[0] for text in PARITY_TEXTS]
+    parity = partial(text_parity_cases, model.reference.original, tokens, model.vocabulary, windows.max_length)
+    return dataclasses.replace(assembly, parity_cases=parity)
+
+
+def _with_labels(assembly: Assembly, labels: Sequence[str]) -> Assembly:
+    content = json.dumps(labels).encode()
+    return dataclasses.replace(assembly, files={**assembly.files, "postprocess/labels.json": content})
 
 
 def _assembly(
@@ -64,13 +111,13 @@ def _assembly(
 ) -> Assembly:
     """Parity texts are cut to one window."""
     reference, windows = model.reference, model.reference.windows
-    texts = [split_into_windows(reference.tokenizer, text, windows)[0] for text in PARITY_TEXTS]
-    dynamic = {0: "batch", 1: "length"}
+    texts = [Tokenized(split_into_windows(reference.tokenizer, text, windows)[0].ids) for text in PARITY_TEXTS]
+    inputs = [spec.name for spec in steps.steps[1].inputs]
     return Assembly(
         task=task,
         network=model.network,
-        example=_example(),
-        dynamic={"input_ids": dynamic, "attention_mask": dynamic},
+        example={name: tensor for name, tensor in _example().items() if name in inputs},
+        dynamic={name: {0: "batch", 1: "length"} for name in inputs},
         output=steps.steps[1].outputs[0].name,
         ranges={"batch": (1, MAX_BATCH_SIZE), "length": (1, windows.max_length * windows.max_windows)},
         steps=steps,
@@ -84,4 +131,5 @@ def _assembly(
 def _example() -> dict[str, torch.Tensor]:
     """Two rows of two segments and padding; no size that the graph must not be bound to repeats."""
     mask = torch.tensor([[1, 1, 1, 1, 2, 2, 2, 0, 0], [1, 1, 2, 2, 2, 2, 2, 2, 2]])
-    return {"input_ids": torch.arange(18).reshape(2, 9) + 1, "attention_mask": mask}
+    ids = torch.arange(18).reshape(2, 9) + 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}

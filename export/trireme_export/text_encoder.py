@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from functools import partial
 from typing import Any, Literal
 
@@ -10,11 +11,30 @@ import torch
 from torch import Tensor, nn
 
 from trireme_export.errors import CheckpointRefused
+from trireme_export.families import Family
 from trireme_export.intake import classifier_name, encoder_name, family_of, load_strictly
 from trireme_export.library_config import library_refusals, read_config
 
 # `eager` is written out as matrix products, which exports to the smaller graph; None is what the library chooses.
 Attention = Literal["eager"] | None
+
+
+class Classifier(Enum):
+    """What the library's classifiers label, by how the names of their classes end."""
+
+    SEQUENCES = "ForSequenceClassification"
+    TOKENS = "ForTokenClassification"
+
+    @property
+    def library_class(self) -> Any:
+        """The library's class for every family."""
+        import transformers
+
+        return getattr(transformers, f"AutoModel{self.value}")
+
+    def logits(self, family: Family) -> str:
+        """The layer whose outputs are the logits, one for each label."""
+        return family.logits if self is Classifier.SEQUENCES else family.token_head[-1]
 
 
 def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], attention: Attention) -> nn.Module:
@@ -32,21 +52,28 @@ def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], atte
     return encoder.eval()
 
 
-def build_classifier(config: Mapping[str, Any], weights: Mapping[str, Tensor], attention: Attention) -> nn.Module:
-    """The library's `*ForSequenceClassification` in fp32, ready for inference; it gives `logits`.
+CLASSIFIERS = {
+    "text-classification": Classifier.SEQUENCES,
+    "token-classification": Classifier.TOKENS,
+    "reranking": Classifier.SEQUENCES,
+}
+
+
+def build_classifier(
+    kind: Classifier, config: Mapping[str, Any], weights: Mapping[str, Tensor], attention: Attention
+) -> nn.Module:
+    """The library's classifier of this kind in fp32, ready for inference; it gives `logits`.
 
     Raises:
         CheckpointRefused: a config key or a tensor is not accounted for, or the head has not one row for each label.
     """
-    from transformers import AutoModelForSequenceClassification
-
     family = family_of(config)
-    classifier = _built(AutoModelForSequenceClassification, config, attention)
-    labels = classifier.get_parameter(f"{family.logits}.weight").shape[0]
-    head = weights.get(f"{family.logits}.weight")
+    classifier = _built(kind.library_class, config, attention)
+    logits = f"{kind.logits(family)}.weight"
+    labels, head = classifier.get_parameter(logits).shape[0], weights.get(logits)
     if head is not None and len(head) != labels:
         raise CheckpointRefused(
-            f"config.json names {labels} labels, but {family.logits}.weight has rows for {len(head)}: "
+            f"config.json names {labels} labels, but {logits} has rows for {len(head)}: "
             "give id2label one name for each row, in their order"
         )
     ignorable = [*family.ignorable, *(f"{family.encoder}.{pattern}" for pattern in family.ignorable)]
@@ -54,11 +81,9 @@ def build_classifier(config: Mapping[str, Any], weights: Mapping[str, Tensor], a
     return classifier.eval()
 
 
-def classifier_architecture(config: Mapping[str, Any]) -> str:
-    """The name of the library's sequence classifier for this `model_type`."""
-    from transformers import AutoModelForSequenceClassification
-
-    classifier: Any = AutoModelForSequenceClassification._model_mapping[type(library_config(config))]
+def classifier_architecture(kind: Classifier, config: Mapping[str, Any]) -> str:
+    """The name of the library's classifier of this kind for this `model_type`."""
+    classifier: Any = kind.library_class._model_mapping[type(library_config(config))]
     return str(classifier.__name__)
 
 

@@ -32,7 +32,8 @@ class TextReference:
 
     def window_rows(self, text: str) -> Floats:
         """(windows, width)."""
-        return self.original.rows(split_into_windows(self.tokenizer, text, self.windows))
+        windows = split_into_windows(self.tokenizer, text, self.windows)
+        return self.original.rows([window.ids for window in windows])
 
 
 def embedding_sample(reference: TextReference, texts: Sequence[str], *, normalize: bool) -> GoldenSample:
@@ -47,7 +48,7 @@ def embedding_sample(reference: TextReference, texts: Sequence[str], *, normaliz
         vectors /= lengths
     check = {"min_cosine": MIN_COSINE}
     embedding = GoldenTensor(name="embedding", data_type="FP32", values=vectors.astype(np.float32), check=check)
-    return GoldenSample(inputs=(_texts(texts),), outputs=(embedding, _windows(rows)))
+    return GoldenSample(inputs=(texts_tensor(texts),), outputs=(embedding, windows_tensor([len(own) for own in rows])))
 
 
 def classification_sample(reference: TextReference, texts: Sequence[str], labelling: Labelling) -> GoldenSample:
@@ -66,11 +67,11 @@ def classification_sample(reference: TextReference, texts: Sequence[str], labell
         score = np.take_along_axis(scores, given[:, None], axis=1).astype(np.float32)
         outputs.append(bytes_tensor("label", labels, check={"equal": True}))
         outputs.append(GoldenTensor(name="score", data_type="FP32", values=score, check=near))
-    return GoldenSample(inputs=(_texts(texts),), outputs=(*outputs, _windows(rows)))
+    return GoldenSample(inputs=(texts_tensor(texts),), outputs=(*outputs, windows_tensor([len(own) for own in rows])))
 
 
 def _scores(logits: Floats, labelling: Labelling) -> Floats:
-    return _softmax(logits) if labelling.function == "softmax" else 1 / (1 + np.exp(-logits))
+    return softmax(logits) if labelling.function == "softmax" else 1 / (1 + np.exp(-logits))
 
 
 def _combined(scores: Floats, labelling: Labelling, windows: TextWindows) -> Floats:
@@ -112,15 +113,18 @@ def _log_odds(probability: Any) -> Any:
     return np.log(clipped) - np.log1p(-clipped)
 
 
-def _softmax(logits: Floats) -> Floats:
+def softmax(logits: Floats) -> Floats:
+    """Probabilities, over the last dimension."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
-def _texts(texts: Sequence[str]) -> GoldenTensor:
-    return bytes_tensor("text", [text.encode() for text in texts])
+def texts_tensor(texts: Sequence[str], name: str = "text") -> GoldenTensor:
+    """The input of a request with `texts`."""
+    return bytes_tensor(name, [text.encode() for text in texts])
 
 
-def _windows(rows: Sequence[Floats]) -> GoldenTensor:
-    counts = np.array([[len(windows)] for windows in rows], np.int32)
-    return GoldenTensor(name="windows", data_type="INT32", values=counts, check={"equal": True})
+def windows_tensor(counts: Sequence[int]) -> GoldenTensor:
+    """How many windows each text of a request has."""
+    values = np.array([[count] for count in counts], np.int32)
+    return GoldenTensor(name="windows", data_type="INT32", values=values, check={"equal": True})

@@ -32,6 +32,7 @@ class Segments(NamedTuple):
     membership: Tensor  # (batch, S, length) float: 1 where the token belongs to the segment
     positions: Tensor  # (batch, length) int64: place of a token inside its segment, 0 for padding
     attention_bias: Tensor  # (batch, 1, length, length) float: 0 inside a segment, BLOCKED elsewhere
+    token_types: Tensor  # (batch, length) int64: 0, or 1 for the second of two texts that are read together
 
 
 Encode = Callable[[nn.Module, Tensor, Segments], Tensor]  # (encoder, input_ids, segments) -> (batch, length, D)
@@ -43,15 +44,15 @@ def encode_from_zero(encoder: nn.Module, input_ids: Tensor, segments: Segments) 
         input_ids=input_ids,
         attention_mask=segments.attention_bias,
         position_ids=segments.positions,
-        **first_token_type(encoder, input_ids),
+        **token_types(encoder, segments),
     ).last_hidden_state
 
 
-def first_token_type(encoder: nn.Module, input_ids: Tensor) -> dict[str, Tensor]:
-    """All tokens are of the first type, if the encoder has any. Left out, it is looked up in a table by position."""
+def token_types(encoder: nn.Module, segments: Segments) -> dict[str, Tensor]:
+    """The type of every token, if the encoder has any. Left out, it is looked up in a table by position."""
     if "token_type_ids" not in signature(encoder.forward).parameters:
         return {}
-    return {"token_type_ids": torch.zeros_like(input_ids)}
+    return {"token_type_ids": segments.token_types}
 
 
 class TextNetwork(nn.Module):
@@ -75,8 +76,8 @@ class TextNetwork(nn.Module):
         self.head = head
         self._encode = encode
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        segments = read_segments(attention_mask)
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        segments = read_segments(attention_mask, token_type_ids)
         hidden = self._encode(self.encoder, input_ids, segments)
         rows = pool(hidden, segments, self.pooling)
         if self.head is None:
@@ -85,8 +86,25 @@ class TextNetwork(nn.Module):
         return self.head(rows) * present  # type: ignore[no-any-return]
 
 
-def read_segments(numbers: Tensor) -> Segments:
-    """Derive attention, positions and membership from segment numbers (batch, length).
+class TokenNetwork(nn.Module):
+    """Encoder and a head for every token, as one exportable graph.
+
+    Returns (batch, length, labels); tokens of padding get zeros.
+    """
+
+    def __init__(self, encoder: nn.Module, head: nn.Module, encode: Encode = encode_from_zero) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self._encode = encode
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        hidden = self._encode(self.encoder, input_ids, read_segments(attention_mask))
+        return self.head(hidden) * (attention_mask > 0).unsqueeze(2)  # type: ignore[no-any-return]
+
+
+def read_segments(numbers: Tensor, types: Tensor | None = None) -> Segments:
+    """Derive attention, positions and membership from segment numbers (batch, length); without `types` all are 0.
 
     Padding attends to padding: a row that may attend to nothing would turn into NaN.
     """
@@ -98,7 +116,7 @@ def read_segments(numbers: Tensor) -> Segments:
     membership = (numbers.unsqueeze(1) == names).to(torch.float32)
     nth = (membership * membership.cumsum(dim=2)).sum(dim=1)  # 1 for the first token of a segment, 0 for padding
     positions = (nth - 1.0).clamp(min=0.0).to(torch.int64)
-    return Segments(membership, positions, attention_bias)
+    return Segments(membership, positions, attention_bias, torch.zeros_like(numbers) if types is None else types)
 
 
 def pool(hidden: Tensor, segments: Segments, pooling: Pooling) -> Tensor:

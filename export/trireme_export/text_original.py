@@ -8,11 +8,12 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import nn
 
 from trireme_export.catalogue import TextWindows
@@ -21,12 +22,19 @@ from trireme_export.text_network import Pooling
 Floats = NDArray[np.float64]
 
 
+class Tokenized(NamedTuple):
+    """What a model reads of a text, or of two together."""
+
+    ids: Sequence[int]
+    types: Sequence[int] | None = None  # of the tokens; None: the model is not told
+
+
 class Original(ABC):
     """Token ids to what the network must give for them."""
 
     @abstractmethod
-    def row(self, ids: Sequence[int]) -> Floats:
-        """(D,) or (labels,), of one sequence of ids alone."""
+    def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
+        """(D,) or (labels,), of one sequence of ids alone; (length, labels) where every token is labelled."""
 
     def rows(self, sequences: Sequence[Sequence[int]]) -> Floats:
         """(sequences, D) or (sequences, labels), each computed alone."""
@@ -41,8 +49,9 @@ class TextOriginal(Original):
         self._pooling = pooling
         self._head = copy.deepcopy(head).double() if head is not None else None
 
-    def row(self, ids: Sequence[int]) -> Floats:
+    def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """(D,) or (labels,), of one sequence of ids alone."""
+        assert types is None, "a text alone has one type of tokens"
         tokens = torch.tensor([list(ids)])
         with torch.inference_mode():
             hidden = self._encoder(input_ids=tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state[0]
@@ -55,24 +64,35 @@ class TextOriginal(Original):
 
 
 class ClassifierOriginal(Original):
-    """Texts to logits, by the whole classifier as the library defines it."""
+    """Texts, or their tokens, to logits, by the whole classifier as the library defines it."""
 
     def __init__(self, classifier: nn.Module) -> None:
         self._classifier = classifier
 
-    def row(self, ids: Sequence[int]) -> Floats:
-        """(labels,), of one sequence of ids alone."""
+    def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
+        """(labels,) or (length, labels), of one sequence of ids alone."""
         tokens = torch.tensor([list(ids)])
+        further = {} if types is None else {"token_type_ids": torch.tensor([list(types)])}
         with torch.inference_mode():
-            logits = self._classifier(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]
+            logits = self._classifier(input_ids=tokens, attention_mask=torch.ones_like(tokens), **further).logits[0]
         return logits.numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
-def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) -> list[list[int]]:
-    """The ids of a text's overlapping windows, as the tokenizers library itself cuts them."""
+def split_into_windows(tokenizer: Tokenizer, text: str, windows: TextWindows) -> list[Encoding]:
+    """A text's overlapping windows, as the tokenizers library itself cuts them."""
     tokenizer.enable_truncation(windows.max_length, stride=windows.overlap)
     try:
         encoding = tokenizer.encode(text)
-        return [part.ids for part in (encoding, *encoding.overflowing)]
+        return [encoding, *encoding.overflowing]
+    finally:
+        tokenizer.no_truncation()
+
+
+def split_pair_into_windows(tokenizer: Tokenizer, query: str, text: str, windows: TextWindows) -> list[Encoding]:
+    """The overlapping windows of a text read with a query, each with all of it, as the tokenizers library cuts them."""
+    tokenizer.enable_truncation(windows.max_length, stride=windows.overlap, strategy="only_second")
+    try:
+        encoding = tokenizer.encode(query, text)
+        return [encoding, *encoding.overflowing]
     finally:
         tokenizer.no_truncation()

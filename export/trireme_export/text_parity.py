@@ -3,79 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trireme_export.assembly import ParityCase
-from trireme_export.text_original import Original
+from trireme_export.text_original import Floats, Original, Tokenized
 
 SEED = 20_24
 UNTRACED_SHAPES = ((1, 1), (3, 17), (2, 512), (5, 33))
 LONGEST = 2048  # tokens of a row: memory grows with their square
-Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Tokens, and what the original gives for them alone: (D,), or (length, labels) for every token."""
+
+    tokens: Tokenized
+    expected: Floats
 
 
 def text_parity_cases(
-    original: Original, texts: Sequence[Ids], vocabulary: int, max_length: int
+    original: Original, texts: Sequence[Tokenized], vocabulary: int, max_length: int
 ) -> Iterator[ParityCase]:
-    """`texts` are token ids of real texts with special tokens. Every row is computed alone by the original."""
-    expected = original.rows(texts)
-    for index, ids in enumerate(texts):
-        yield _case(f"text {index} alone", [ids], expected[index][None, None])
-    yield _case("all texts, padded on the right", texts, expected[:, None])
-    yield _case("all texts, padded on the left", texts, expected[:, None], left=True)
-    yield _packed("all texts packed into one row", texts, expected)
-    yield _packed("all texts packed, the last first", texts[::-1], expected[::-1])
+    """`texts` are real ones with special tokens. Every row is computed alone by the original."""
+    real = [_Text(tokens, original.row(*tokens)) for tokens in texts]
+    for index, text in enumerate(real):
+        yield _case(f"text {index} alone", [[text]])
+    yield _case("all texts, padded on the right", [[text] for text in real])
+    yield _case("all texts, padded on the left", [[text] for text in real], left=True)
+    yield _case("all texts packed into one row", [real], padding=7)
+    yield _case("all texts packed, the last first", [real[::-1]], padding=7)
     random = np.random.default_rng(SEED)
     longer = ((1, min(max_length, LONGEST)),) if max_length > 512 else ()
     for batch, length in UNTRACED_SHAPES + longer:
-        sequences = random.integers(0, vocabulary, (batch, min(length, max_length))).tolist()
-        rows = original.rows(sequences)
-        yield _case(f"random ids of shape ({batch}, {length})", sequences, rows[:, None])
+        shape = batch, min(length, max_length)
+        sequences = random.integers(0, vocabulary, shape).tolist()
+        types = [None] * batch if texts[0].types is None else random.integers(0, 2, shape).tolist()
+        made_up = [_Text(tokens, original.row(*tokens)) for tokens in map(Tokenized, sequences, types)]
+        yield _case(f"random ids of shape ({batch}, {length})", [[text] for text in made_up])
         if batch > 1:
-            yield _packed(f"random ids of {batch} times {length} packed", sequences, rows)
-    yield _uneven(texts, expected)
+            yield _case(f"random ids of {batch} times {length} packed", [made_up], padding=7)
+    yield _case("rows of one and of two segments", [[real[0]], real[1:3]])
 
 
-def _case(name: str, rows: Sequence[Ids], expected: NDArray[np.float64], *, left: bool = False) -> ParityCase:
-    """One text per row, padded to the longest."""
-    length = max(map(len, rows))
-    input_ids = np.zeros((len(rows), length), np.int64)
-    attention_mask = np.zeros((len(rows), length), np.int64)
-    for row, ids in enumerate(rows):
-        place = slice(length - len(ids), length) if left else slice(0, len(ids))
-        input_ids[row, place] = ids
-        attention_mask[row, place] = 1
-    return ParityCase(name=name, inputs={"input_ids": input_ids, "attention_mask": attention_mask}, expected=expected)
+def _case(name: str, rows: Sequence[Sequence[_Text]], *, left: bool = False, padding: int = 0) -> ParityCase:
+    """The texts of each row side by side, all rows padded to `padding` tokens more than the longest.
 
-
-def _packed(name: str, texts: Sequence[Ids], expected: NDArray[np.float64]) -> ParityCase:
-    """All texts side by side in one row, with seven tokens of padding at its end."""
-    input_ids = np.concatenate([*map(np.asarray, texts), np.zeros(7, np.int64)])
-    numbers = np.repeat(np.arange(1, len(texts) + 1), [len(ids) for ids in texts])
-    attention_mask = np.concatenate([numbers, np.zeros(7, np.int64)])
-    return ParityCase(
-        name=name,
-        inputs={"input_ids": input_ids[None].astype(np.int64), "attention_mask": attention_mask[None]},
-        expected=expected[None],
-    )
-
-
-def _uneven(texts: Sequence[Ids], expected: NDArray[np.float64]) -> ParityCase:
-    """Two rows with one and two segments: the row of the segment that the first does not have is zero."""
-    one, two, three = texts[:3]
-    length = max(len(one), len(two) + len(three))
-    input_ids = np.zeros((2, length), np.int64)
-    attention_mask = np.zeros((2, length), np.int64)
-    input_ids[0, : len(one)], attention_mask[0, : len(one)] = one, 1
-    packed = [*two, *three]
-    input_ids[1, : len(packed)] = packed
-    attention_mask[1, : len(two)], attention_mask[1, len(two) : len(packed)] = 1, 2
-    rows = np.zeros((2, 2, expected.shape[1]))
-    rows[0, 0], rows[1, 0], rows[1, 1] = expected[0], expected[1], expected[2]
-    return ParityCase(
-        name="rows of one and of two segments",
-        inputs={"input_ids": input_ids, "attention_mask": attention_mask},
-        expected=rows,
-    )
+    Expected are (rows, S, D), with zeros for the segments that a row does not have, or (rows, length, labels), with
+    zeros for padding.
+    """
+    sizes = [sum(len(text.tokens.ids) for text in row) for row in rows]
+    length = max(sizes) + padding
+    input_ids, attention_mask, token_types = np.zeros((3, len(rows), length), np.int64)
+    first = rows[0][0].expected
+    of_tokens = first.ndim == 2
+    expected = np.zeros((len(rows), length if of_tokens else max(map(len, rows)), first.shape[-1]))
+    for row, (texts, size) in enumerate(zip(rows, sizes, strict=True)):
+        end = length - size if left else 0
+        for number, text in enumerate(texts, start=1):
+            begin, end = end, end + len(text.tokens.ids)
+            input_ids[row, begin:end] = text.tokens.ids
+            token_types[row, begin:end] = text.tokens.types or 0
+            attention_mask[row, begin:end] = number
+            expected[row, slice(begin, end) if of_tokens else number - 1] = text.expected
+    inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+    if rows[0][0].tokens.types is not None:
+        inputs["token_type_ids"] = token_types
+    return ParityCase(name=name, inputs=inputs, expected=expected)

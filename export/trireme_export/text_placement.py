@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trireme_export.families import Placement
-from trireme_export.text_network import BLOCKED, Encode, Segments, encode_from_zero, first_token_type
+from trireme_export.text_network import BLOCKED, Encode, Segments, encode_from_zero, token_types
 
 
 def positions_after_padding(input_ids: Tensor, segments: Segments, padding: int) -> Tensor:
@@ -29,7 +29,7 @@ def encode_after_padding(encoder: Any, input_ids: Tensor, segments: Segments) ->
         input_ids=input_ids,
         attention_mask=segments.attention_bias,
         position_ids=positions,
-        **first_token_type(encoder, input_ids),
+        **token_types(encoder, segments),
     ).last_hidden_state
     return hidden
 
@@ -69,7 +69,9 @@ class EncodePairs(nn.Module):
 
     def forward(self, encoder: Any, input_ids: Tensor, segments: Segments) -> Tensor:
         tokens = segments.membership.sum(dim=1)  # (batch, length): 0 for padding
-        embedded = encoder.embeddings(input_ids=input_ids, position_ids=segments.positions, mask=tokens)
+        embedded = encoder.embeddings(
+            input_ids=input_ids, token_type_ids=segments.token_types, position_ids=segments.positions, mask=tokens
+        )
         pairs = (segments.attention_bias == 0).to(tokens.dtype)
         buckets = None if self.table is None else self.table(input_ids.shape[1]).unsqueeze(0)
         hidden: Tensor = encoder.encoder(embedded, pairs, relative_pos=buckets).last_hidden_state

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 PLAIN = "The three banks of oars moved as one."
 EMPTY = ""
+QUESTION = "How many oars?"  # short: a window has room for twice as much
+NAMES = "Themistocles of Athens met Artemisia off Salamis in September 480 BC."
 EMOJI = "Rowing 🚣🏽‍♀️ at dawn 🌅, naïve café, ﬁne ﬀ."
 
 PARITY_TEXTS = (

@@ -49,7 +49,7 @@ def check_against_library(checkpoint: Checkpoint, tokenizer: Tokenizer, config: 
     Raises:
         CheckpointRefused: they differ for a text, or the special tokens are not those that the model was trained with.
     """
-    original = _library_tokenizer(checkpoint)
+    original = library_tokenizer(checkpoint)
     known = {**original.added_tokens_decoder, **tokenizer.get_added_tokens_decoder()}
     for text in (*PARITY_TEXTS, *(f"row {token.content}oars" for token in known.values())):
         encoded = original(text)
@@ -92,7 +92,12 @@ def _check_special_tokens(
             )
 
 
-def _library_tokenizer(checkpoint: Checkpoint) -> Any:
+def library_tokenizer(checkpoint: Checkpoint) -> Any:
+    """The library's AutoTokenizer of a folder.
+
+    Raises:
+        CheckpointRefused: it cannot read the files.
+    """
     from transformers import AutoTokenizer
 
     try:

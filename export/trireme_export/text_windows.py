@@ -29,7 +29,7 @@ def position_count(config: Mapping[str, Any]) -> int:
 
 
 def decide_windows(
-    checkpoint: Checkpoint, positions: int, combine: Literal["mean", "max"], trained_length: int | None = None
+    checkpoint: Checkpoint, positions: int, combine: Literal["mean", "max"] | None, trained_length: int | None = None
 ) -> TextWindows:
     """Windows as long as the positions, `trained_length` and the tokenizer's `model_max_length` allow."""
     limits = [positions, trained_length or positions, _model_max_length(checkpoint) or positions]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from trireme_server.json_difference import json_difference
 from trireme_server.manifest import Check, GoldenSample, Tensor
 
 Answer = dict[str, Tensor]
@@ -85,6 +86,19 @@ def _distance(expected: Tensor, given: Tensor, check: Check) -> Comparison:
     return Comparison(expected.name, check, largest, fault)
 
 
+def _json_distance(expected: Tensor, given: Tensor, check: Check) -> Comparison:
+    pairs = list(zip(expected.values, given.values, strict=True))
+    differences = [json_difference(want, have) for want, have in pairs]
+    largest = max(differences, default=0.0)
+    if largest <= check.bound:
+        return Comparison(expected.name, check, largest)
+    want, have = pairs[differences.index(largest)]
+    if math.isinf(largest):
+        return Comparison(expected.name, check, None, f"is {have!r} instead of {want!r}")
+    fault = f"has a number that is off by {largest:.3g}; at most {check.bound:g} is allowed"
+    return Comparison(expected.name, check, largest, fault)
+
+
 def _direction(expected: Tensor, given: Tensor, check: Check) -> Comparison:
     """Of each row the cosine, and the length, which must be the expected one's within MAX_LENGTH_CHANGE."""
     width = expected.shape[-1]
@@ -104,6 +118,7 @@ _MEASURES: dict[str, Callable[[Tensor, Tensor, Check], Comparison]] = {
     "equal": _unequal,
     "max_abs": _distance,
     "min_cosine": _direction,
+    "json_max_abs": _json_distance,
 }
 
 

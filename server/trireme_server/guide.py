@@ -13,6 +13,8 @@ _EXAMPLE_TEXT = "A trireme has three banks of oars."
 _COMMANDS = {
     "sentence-embedding": f'embed "{_EXAMPLE_TEXT}"',
     "text-classification": f'classify "{_EXAMPLE_TEXT}"',
+    "token-classification": f'extract "{_EXAMPLE_TEXT}"',
+    "reranking": f'rerank --query "How many oars?" "{_EXAMPLE_TEXT}"',
     "image-classification": "classify-image picture.jpg",
     "image-embedding": "embed-image picture.jpg",
 }
@@ -44,12 +46,12 @@ def _calls(config: ServeConfig, host: str, entry: Entry, manifest: Manifest | No
 def _curl(entry: Entry, url: str) -> str:
     types = entry.model.config.input_types
     name = entry.model.config.first_input
-    if name is None or types[name] != "BYTES":
+    if name is None or set(types.values()) != {"BYTES"}:
         return f"{url}  # what it takes and gives"
     if entry.is_decoupled:
         return f"{url}/generate -d '{json.dumps({name: _EXAMPLE_TEXT})}'"
     if name == "image":
         return f"{url}/infer -H 'Inference-Header-Content-Length: 0' --data-binary @picture.jpg --output answer.bin"
     shape = [1, 1] if entry.model.config.max_batch_size else [1]
-    tensor = {"name": name, "shape": shape, "datatype": "BYTES", "data": [_EXAMPLE_TEXT]}
-    return f"{url}/infer -d '{json.dumps({'inputs': [tensor]})}'"
+    tensors = [{"name": each, "shape": shape, "datatype": "BYTES", "data": [_EXAMPLE_TEXT]} for each in types]
+    return f"{url}/infer -d '{json.dumps({'inputs': tensors})}'"

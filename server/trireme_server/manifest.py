@@ -21,7 +21,7 @@ class InvalidManifest(Exception):
 class Check:
     """How an answer is compared with the expected one."""
 
-    kind: Literal["equal", "max_abs", "min_cosine"]
+    kind: Literal["equal", "max_abs", "min_cosine", "json_max_abs"]
     bound: float = 0.0
 
 
@@ -109,8 +109,8 @@ def _tensor(document: Mapping[str, Any], check: Check | None) -> Tensor:
     values = [base64.b64decode(item) for item in document["data_base64"]] if is_bytes else _numbers(name, document)
     if math.prod(shape) != len(values):
         raise ValueError(f"{name} has {len(values)} values, which its shape {list(shape)} does not")
-    if check is not None and check.kind != "equal" and is_bytes:
-        raise ValueError(f"{name} is BYTES, which no {check.kind} compares")
+    if check is not None and check.kind != "equal" and is_bytes != (check.kind == "json_max_abs"):
+        raise ValueError(f"{name} is {datatype}, which no {check.kind} compares")
     if check is not None and check.kind == "min_cosine" and not (shape and shape[-1]):
         raise ValueError(f"{name} has shape {list(shape)}: no rows for min_cosine")
     return Tensor(name, datatype, shape, tuple(values), check)
@@ -128,7 +128,9 @@ def _numbers(name: str, document: Mapping[str, Any]) -> list[Any]:
 def _check(document: Mapping[str, Any]) -> Check:
     if document == {"equal": True}:
         return Check("equal")
-    for kind in ("max_abs", "min_cosine"):
+    kinds: tuple[Literal["max_abs", "min_cosine", "json_max_abs"], ...] = ("max_abs", "min_cosine", "json_max_abs")
+    for kind in kinds:
         if list(document) == [kind]:
             return Check(kind, float(document[kind]))
-    raise ValueError(f'check is {document}; it is {{"equal": true}}, {{"max_abs": x}} or {{"min_cosine": x}}')
+    allowed = ", ".join(f'{{"{kind}": x}}' for kind in kinds)
+    raise ValueError(f'check is {document}; it is {{"equal": true}}, {allowed}')

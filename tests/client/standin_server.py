@@ -26,11 +26,17 @@ LABELS = f"""output [
     {{name: "label", data_type: TYPE_STRING, dims: [1]}}, {{name: "score", data_type: TYPE_FP32, dims: [1]}},
     {{name: "scores", data_type: TYPE_FP32, dims: [2]}}, {WINDOWS}]"""
 TOP_3 = 'output [{name: "label", data_type: TYPE_STRING, dims: [3]}, {name: "score", data_type: TYPE_FP32, dims: [3]}]'
+ENTITIES = f'output [{{name: "entities", data_type: TYPE_STRING, dims: [1]}}, {WINDOWS}]'
+PAIR = """input [
+    {name: "query", data_type: TYPE_STRING, dims: [1]}, {name: "text", data_type: TYPE_STRING, dims: [1]}]"""
+SCORE = f'output [{{name: "score", data_type: TYPE_FP32, dims: [1]}}, {WINDOWS}]'
 QUEUE = """dynamic_batching { default_queue_policy {
     timeout_action: REJECT, allow_timeout_override: true, default_timeout_microseconds: 60000000 } }"""
 MODELS = {
     "embed": ("embed", f"{TEXT} {EMBEDDING} instance_group [{{count: 4, kind: KIND_CPU}}]"),
     "guard": ("guard", f"{TEXT} {LABELS}"),
+    "ner": ("ner", f"{TEXT} {ENTITIES}"),
+    "rank": ("rank", f"{PAIR} {SCORE}"),
     "vision": ("vision", f"{IMAGE} {TOP_3}"),
     "pictures": ("pictures", f'{IMAGE} output [{{name: "embedding", data_type: TYPE_FP32, dims: [8]}}]'),
     "queued": ("embed", f"{TEXT} {EMBEDDING} {QUEUE}"),

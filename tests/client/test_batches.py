@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trireme_client.batches import Batch, cut
 from trireme_client.errors import InvalidInput
-from trireme_client.tasks import EMBED
+from trireme_client.tasks import EMBED, RERANK
 
 TEXTS = st.lists(st.text(max_size=8) | st.just("\ud800"), max_size=40)
 
@@ -21,7 +21,7 @@ def test_every_item_is_in_one_batch_in_its_place(texts: list[str], max_items: in
             found.append(None)
         else:
             assert batch.start == len(found)
-            found += batch.payloads
+            found += [text for (text,) in batch.payloads]
     assert found == [None if text == "\ud800" else text.encode() for text in texts]
 
 
@@ -30,12 +30,17 @@ def test_a_batch_of_several_items_keeps_both_limits(texts: list[str], max_items:
     for batch in cut(EMBED, texts, max_items, max_bytes):
         if isinstance(batch, Batch) and len(batch.payloads) > 1:
             assert len(batch.payloads) <= max_items
-            assert sum(map(len, batch.payloads)) <= max_bytes
+            assert sum(len(text) for (text,) in batch.payloads) <= max_bytes
 
 
 def test_an_item_larger_than_the_limit_travels_alone() -> None:
     batches = list(cut(EMBED, ["a", "b" * 100, "c"], max_items=9, max_bytes=10))
-    assert batches == [Batch(0, (b"a",)), Batch(1, (b"b" * 100,)), Batch(2, (b"c",))]
+    assert batches == [Batch(0, ((b"a",),)), Batch(1, ((b"b" * 100,),)), Batch(2, ((b"c",),))]
+
+
+def test_every_part_of_an_item_counts() -> None:
+    batches = list(cut(RERANK, [("q" * 4, "a" * 4), ("q", "b"), ("q", "c")], max_items=9, max_bytes=10))
+    assert [len(batch.payloads) for batch in batches if isinstance(batch, Batch)] == [2, 1]
 
 
 def test_items_are_read_no_further_than_the_next_batch_needs() -> None:

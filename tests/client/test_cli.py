@@ -105,5 +105,5 @@ def test_a_bug_is_one_line_and_with_debug_a_traceback(metadata: Path, tmp_path: 
 
 
 def test_every_command_of_the_client_is_named_like_its_entry_point(metadata: Path) -> None:
-    for name in ("embed", "classify", "classify-image", "embed-image", "models", "health"):
+    for name in ("embed", "classify", "extract", "rerank", "classify-image", "embed-image", "models", "health"):
         assert f" {name} [OPTIONS]" in run(metadata, name, "--help").stdout.decode()

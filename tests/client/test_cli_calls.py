@@ -91,6 +91,40 @@ def test_files_are_read_after_the_arguments(trireme: Callable[..., Any], tmp_pat
     ]
 
 
+def test_entities_are_listed_under_their_text(trireme: Callable[..., Any]) -> None:
+    result = trireme("extract", "--model", "ner", stdin="nobody\nÜlo rows\n".encode())
+    assert json_lines(result.stdout) == [
+        {"text": "nobody", "entities": [], "windows": 1},
+        {
+            "text": "Ülo rows",
+            "entities": [{"label": "NAME", "score": 0.75, "start": 0, "end": 3, "text": "Ülo"}],
+            "windows": 1,
+        },
+    ]
+    assert b"lo (NAME)" in trireme("extract", "--model", "ner", "--table", "Ülo rows").stdout
+
+
+def test_documents_are_listed_best_first(trireme: Callable[..., Any]) -> None:
+    options = ("--query", "oars", "--model", "rank")
+    result = trireme("rerank", *options, stdin=b"row\noars\n\nrefuse\n")
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr == b"Error: stdin, line 4: text: refused as asked; all else is allowed\n"
+    result = trireme("rerank", *options, "--keep-going", "--top-k", "2", stdin=b"row\noars\n\nrefuse\n")
+    assert result.returncode == 1
+    assert json_lines(result.stdout) == [
+        {"text": "oars", "index": 1, "score": 1.0, "windows": 1},
+        {"text": "row", "index": 0, "score": 0.5, "windows": 1},
+        {"text": "refuse", "error": "text: refused as asked; all else is allowed"},
+    ]
+    assert trireme("rerank", *options, "a", "b").returncode == 0
+
+
+def test_a_task_without_a_default_model_asks_for_one(trireme: Callable[..., Any]) -> None:
+    result = trireme("extract", "a text")
+    assert result.returncode == 2
+    assert b"--model" in result.stderr
+
+
 def test_images_are_named_by_their_paths(trireme: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"JPEG")
     result = trireme("classify-image", stdin=f"{tmp_path / 'a.jpg'}\n".encode())

@@ -16,6 +16,8 @@ from trireme_client import (
     EMBED,
     DeadlineExceeded,
     Embedding,
+    Entity,
+    Extraction,
     InvalidInput,
     ModelNotFound,
     ServerError,
@@ -73,6 +75,36 @@ def test_classify_gives_label_scores_and_windows(client: Any) -> None:
     assert (safe.label, safe.score, safe.scores.tolist(), safe.windows) == ("safe", 0.75, [0.75, 0.25], 1)
     assert (unsafe.label, unsafe.windows) == ("unsafe", 2)
     assert unsafe.score == pytest.approx(0.9)
+
+
+def test_extract_gives_the_entities_of_each_text(client: Any) -> None:
+    nobody, people = client.extract(["nobody", "🚣 Ülo met Themistocles " * 5], model="ner")
+    assert nobody == Extraction((), windows=1)
+    assert people.entities[0] == Entity("NAME", 0.75, 2, 5, "Ülo")
+    assert (len(people.entities), people.windows) == (10, 2)
+
+
+def test_rerank_gives_the_documents_best_first(client: Any) -> None:
+    documents = ["no", "oars " * 30, "", "row", "oar", "oar"]
+    results = client.rerank("oars", documents, model="rank")
+    assert [(one.index, one.score, one.windows) for one in results[:2]] == [(1, 1.0, 2), (4, 0.75, 1)]
+    assert [one.index for one in results] == [1, 4, 5, 3, 0, 2]
+    assert client.rerank("oars", documents, model="rank", top_k=2) == results[:2]
+    assert client.rerank("oars", [], model="rank") == []
+
+
+def test_a_document_that_is_refused_is_named_by_its_index(client: Any) -> None:
+    with pytest.raises(InvalidInput, match="refused as asked") as refused:
+        client.rerank("oars", ["fine", "refuse", "fine"], model="rank")
+    assert refused.value.index == 1
+    with pytest.raises(InvalidInput, match="query: not valid Unicode"):
+        client.rerank("\ud800", ["fine"], model="rank")
+
+
+@pytest.mark.parametrize(("documents", "top_k", "error"), [("oars", None, TypeError), (["oars"], 0, ValueError)])
+def test_what_makes_no_ranking_is_refused(client: Any, documents: Any, top_k: int | None, error: type) -> None:
+    with pytest.raises(error):
+        client.rerank("oars", documents, model="rank", top_k=top_k)
 
 
 def test_an_image_may_be_a_path_bytes_or_an_open_file(client: Any, tmp_path: Path) -> None:

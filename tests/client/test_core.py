@@ -121,7 +121,7 @@ def embedding(call: Call) -> Any:
     if isinstance(call, MaxBatchSize):
         return 3
     assert isinstance(call, Infer)
-    texts = [row.item() for row in call.data]
+    texts = [row.item() for row in call.inputs["text"]]
     if b"bad" in texts:
         raise InvalidInput("text: bad")
     lengths = np.array([[len(text), 0] for text in texts], np.float32)
@@ -145,7 +145,7 @@ def test_a_model_is_described_once() -> None:
 def test_a_refused_batch_is_sent_again_item_by_item() -> None:
     world = World(embedding)
     results = outcomes(world, ["a", "bad", "ccc", "dddd"])
-    sizes = [len(ask.call.data) for ask in world.asked if isinstance(ask.call, Infer)]
+    sizes = [len(ask.call.inputs["text"]) for ask in world.asked if isinstance(ask.call, Infer)]
     assert sizes == [3, 1, 1, 1, 1]
     assert [getattr(result, "index", None) for result in results] == [None, 1, None, None]
     assert [result.vector[0] for result in results if not isinstance(result, InvalidInput)] == [1, 3, 4]
@@ -170,8 +170,8 @@ def test_a_model_without_a_batch_dimension_gets_its_items_singly_and_without_one
         if isinstance(call, MaxBatchSize):
             return 0
         assert isinstance(call, Infer)
-        assert call.data.shape == (1,)
-        return {"embedding": np.array([len(call.data[0]), 0], np.float32), "windows": np.array([1], np.int32)}
+        assert call.inputs["text"].shape == (1,)
+        return {"embedding": np.array([len(call.inputs["text"][0]), 0], np.float32), "windows": np.array([1], np.int32)}
 
     assert [result.vector[0] for result in outcomes(World(unbatched), ["a", "bb"])] == [1, 2]
 

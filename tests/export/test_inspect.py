@@ -18,7 +18,7 @@ from trireme_export.tensor_blocks import block_name, blocks_of
 from .conftest import WORDS, write_json
 from .test_gguf_header import TOKENS, write_gguf
 from .tiny_image_models import TINY_IMAGE_FAMILIES, write_tiny_image_classifier, write_tiny_image_encoder
-from .tiny_models import TINY_FAMILIES, write_tiny_classifier, write_tiny_encoder
+from .tiny_models import TINY_FAMILIES, write_tiny_classifier, write_tiny_encoder, write_tiny_token_classifier
 
 INDEX = "model.safetensors.index.json"
 
@@ -131,7 +131,7 @@ def test_missing_and_unexpected_tensors_are_named_all(told, tiny_folder):
 
 
 @pytest.mark.parametrize("family", TINY_FAMILIES)
-@pytest.mark.parametrize("write", [write_tiny_classifier, write_tiny_encoder])
+@pytest.mark.parametrize("write", [write_tiny_classifier, write_tiny_token_classifier, write_tiny_encoder])
 def test_every_family_that_the_exporter_knows_fits(told, tmp_path, family, write):
     write(tmp_path / "tiny", family)
     assert told(tmp_path / "tiny")["exporter"] == {"refusal": None, "missing": [], "unexpected": []}

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     BertConfig,
     BertTokenizer,
     DebertaV2Config,
@@ -35,6 +36,7 @@ from .conftest import write_json
 WORDS = ["a", "the", "three", "banks", "of", "oars", "row", "##s", "##ed", "moved", "as", "one", "dawn", "trireme"]
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 LABELS = ("calm", "storm", "fog")
+TAGS = ("O", "B-SHIP", "I-SHIP", "B-SEA", "I-SEA")
 
 
 def word_pieces(*special: str) -> dict[str, int]:
@@ -75,7 +77,9 @@ def modernbert_tokenizer() -> PreTrainedTokenizerBase:
     tokenizer = Tokenizer(models.BPE(vocab, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     names = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
     return PreTrainedTokenizerFast(
@@ -159,9 +163,29 @@ def tiny_config(name: str, tokenizer: PreTrainedTokenizerBase, **options: Any) -
 
 def write_tiny_classifier(folder: Path, name: str, labels: tuple[str, ...] = LABELS, **options: Any) -> None:
     tokenizer = TINY_FAMILIES[name].tokenizer()
+    config = tiny_config(name, tokenizer, **_named(labels), **options)
+    _write(folder, AutoModelForSequenceClassification, tokenizer, config)
+
+
+def write_tiny_token_classifier(folder: Path, name: str, labels: tuple[str, ...] = TAGS, **options: Any) -> None:
+    tokenizer = TINY_FAMILIES[name].tokenizer()
+    config = tiny_config(name, tokenizer, **_named(labels), **options)
+    _write(folder, AutoModelForTokenClassification, tokenizer, config, _spread)
+
+
+def _spread(model: Any) -> None:
+    """Random weights give every token nearly the same logits; now each label is the best of some."""
+    ids = torch.arange(len(model.get_input_embeddings().weight)).unfold(0, 24, 8)
+    with torch.inference_mode():
+        logits = model.eval()(ids).logits.flatten(0, 1)  # (tokens, labels)
+        scale = 2 / logits.std(dim=0)
+        model.classifier.bias.data = (model.classifier.bias - logits.mean(dim=0)) * scale
+        model.classifier.weight.data *= scale[:, None]
+
+
+def _named(labels: tuple[str, ...]) -> dict[str, Any]:
     names = dict(enumerate(labels))
-    options |= {"id2label": names, "label2id": {label: index for index, label in names.items()}}
-    _write(folder, AutoModelForSequenceClassification, tokenizer, tiny_config(name, tokenizer, **options))
+    return {"id2label": names, "label2id": {label: index for index, label in names.items()}}
 
 
 def write_tiny_encoder(folder: Path, name: str) -> None:
@@ -204,10 +228,17 @@ def write_dense(folder: Path) -> nn.Linear:
     return linear
 
 
-def _write(folder: Path, kind: Any, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
+def _write(
+    folder: Path,
+    kind: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    config: PreTrainedConfig,
+    finish: Callable[[Any], None] = lambda model: None,
+) -> None:
     torch.manual_seed(11)
     model = kind.from_config(config)
     for parameter in model.parameters():  # fresh norms and biases are ones and zeros, which would hide mistakes
         parameter.data = torch.randn_like(parameter) * 0.3
+    finish(model)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -71,6 +71,32 @@ def test_max_abs_bounds_every_value(given_value, is_same):
     assert (fault(expected, tensor([1.0, given_value])) is None) == is_same
 
 
+ENTITY = b'[{"label": "SEA", "score": 0.5, "start": 3}]'
+
+
+@pytest.mark.parametrize(
+    ("given_text", "found"),
+    [
+        (ENTITY, 0.0),
+        (b'[{"start": 3, "label": "SEA",  "score": 0.51}]', 0.01),
+        (b'[{"label": "SEA", "score": 0.6, "start": 3}]', 0.1),
+        (b'[{"label": "SEA", "score": NaN, "start": 3}]', None),
+        (b'[{"label": "SEA", "score": 0.5, "start": 4}]', None),
+        (b'[{"label": "SEA", "score": 0.5, "start": 3.0}]', None),
+        (b'[{"label": "sea", "score": 0.5, "start": 3}]', None),
+        (b'[{"label": "SEA", "score": 0.5}]', None),
+        (b"[]", None),
+        (b"{", None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_json_must_be_the_same_but_for_numbers_with_a_fraction(given_text, found):
+    expected = tensor([b"[]", ENTITY], check=Check("json_max_abs", 0.05), datatype="BYTES")
+    comparison = compare(expected, tensor([b"[]", given_text], datatype="BYTES"))
+    assert comparison.found == (None if found is None else pytest.approx(found))
+    assert (comparison.fault is None) == (found is not None and found < 0.05)
+
+
 def test_min_cosine_is_asked_of_every_row():
     expected = tensor([1.0, 0.0, 0.0, 1.0], [2, 2], Check("min_cosine", 0.99))
     assert fault(expected, tensor([1.0, 0.0, 0.1, 1.0], [2, 2])) is None

@@ -207,6 +207,7 @@ def test_an_unknown_check_of_a_golden_sample_is_refused(repository):
         ({"data": [1.0]}, "has 1 values, which its shape [1, 2] does not"),
         ({"data": [1.0], "shape": []}, "no rows for min_cosine"),
         ({"datatype": "BYTES", "data_base64": ["", ""]}, "is BYTES, which no min_cosine compares"),
+        ({"check": {"json_max_abs": 0.1}}, "is FP32, which no json_max_abs compares"),
     ],
 )
 def test_a_golden_value_that_cannot_be_compared_with_is_refused(repository, change, what):

@@ -64,8 +64,7 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
         pool = StreamPool(runtime, settings.threads, settings.streams)
     with cold_start.phase("warmup"):
         _warm_up(pool, config, own.segments)
-    segments = SegmentRules(own.segments, own.segment_tokens) if own.segments else None
-    return Network(pool, batches=settings.batches, segments=segments)
+    return Network(pool, batches=settings.batches, segments=_segment_rules(own))
 
 
 def complete(config: ModelConfig, version: Path) -> Completion | None:
@@ -118,6 +117,12 @@ def _check_tensors(config: ModelConfig, graph: Graph) -> None:
             raise ConfigRefused(
                 f"trireme.runtime = openvino does not compute {tensor.name!r} as {tensor.data_type}; use onnxruntime"
             )
+
+
+def _segment_rules(own: TriremeParameters) -> SegmentRules | None:
+    if own.segments is None:
+        return None
+    return SegmentRules(own.segments, own.segment_tokens, per_token=own.segment_outputs == "tokens")
 
 
 def _check_segments(config: ModelConfig, graph: Graph, segments: str) -> None:

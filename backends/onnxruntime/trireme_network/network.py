@@ -95,7 +95,7 @@ class Network:
 
     def _arrange(self, requests: Requests, segments: Sequence[Segment], streams: int) -> Batch:
         if self._segments:
-            return PackedSegments(requests, self._segments.numbers, segments, streams)
+            return PackedSegments(requests, self._segments, segments, streams)
         return StackedRows(requests, streams)
 
     def _answer_alone(self, request: Inputs) -> Answer:

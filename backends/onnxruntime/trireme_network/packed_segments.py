@@ -1,8 +1,8 @@
 """Texts of any length share rows, told apart by segment numbers. Knows what the numbers mean, not how texts are placed.
 
 One input of the graph carries segment numbers: 1, 2, ... for the tokens that belong together, 0 for padding. The graph
-lets tokens attend within their segment only and gives one output row per segment, zeros for numbers that are absent.
-So every segment of every request can move to another row and number, and its output row be carried back.
+lets tokens attend within their segment only and gives one output row per segment, zeros for numbers that are absent,
+or one per token. So every segment of every request can move to another row and number, and its outputs be carried back.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class SegmentRules:
 
     numbers: str  # the input that carries segment numbers
     longest: int | None = None  # tokens of a segment
+    per_token: bool = False  # outputs are [batch, length, ...], not [batch, segments, ...]
 
 
 class Segment(NamedTuple):
@@ -41,23 +42,25 @@ class Segment(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a segment's output is: a row of a piece, and which of the segments in it."""
+    """Where a segment is: a row of a piece, which of the segments in it, and its tokens there."""
 
     segment: Segment
     piece: int
     row: int
     rank: int
+    tokens: slice
 
 
 class PackedSegments:
     """A `Batch` whose rows hold segments of any request.
 
-    `numbers` is the input that carries segment numbers, `segments` are all that `find_segments` found in the requests.
+    `segments` are all that `find_segments` found in the requests.
     """
 
-    def __init__(self, requests: Requests, numbers: str, segments: Sequence[Segment], streams: int) -> None:
+    def __init__(self, requests: Requests, rules: SegmentRules, segments: Sequence[Segment], streams: int) -> None:
         self._requests = requests
-        self._numbers = numbers
+        self._numbers = rules.numbers
+        self._per_token = rules.per_token
         self._segments = segments
         self._places: dict[int, list[_Place]] = defaultdict(list)  # of every request's segments
         batches = pack([segment.length for segment in segments], streams)
@@ -67,14 +70,21 @@ class PackedSegments:
         places = self._places[request]
         if not places:
             return None
-        shape = (len(self._requests[request][self._numbers]), max(place.segment.number for place in places))
+        rows, length = self._requests[request][self._numbers].shape
+        shape = (rows, length if self._per_token else max(place.segment.number for place in places))
         outputs = {}
         for name, values in results[places[0].piece].items():
-            rows = np.zeros(shape + values.shape[2:], values.dtype)
+            outputs[name] = np.zeros(shape + values.shape[2:], values.dtype)
             for place in places:
-                rows[place.segment.row, place.segment.number - 1] = results[place.piece][name][place.row, place.rank]
-            outputs[name] = rows
+                self._carry_back(place, results[place.piece][name], outputs[name])
         return outputs
+
+    def _carry_back(self, place: _Place, values: Array, output: Array) -> None:
+        segment = place.segment
+        if self._per_token:
+            output[segment.row, segment.tokens] = values[place.row, place.tokens]
+        else:
+            output[segment.row, segment.number - 1] = values[place.row, place.rank]
 
     def _lay_out(self, number: int, batch: RowBatch) -> Piece:
         """The arrays of a batch: the segments one after another, renumbered from 1, then zeros."""
@@ -89,7 +99,7 @@ class PackedSegments:
                 for name, values in self._requests[segment.request].items():
                     arrays[name][row, begin:end] = values[segment.row, segment.tokens]
                 arrays[self._numbers][row, begin:end] = rank + 1
-                self._places[segment.request].append(_Place(segment, number, row, rank))
+                self._places[segment.request].append(_Place(segment, number, row, rank, slice(begin, end)))
                 owners.add(segment.request)
         is_rearranged = any([self._segments[text].length for text in texts] != [batch.length] for texts in batch.rows)
         return Piece(arrays, Extent(len(batch.rows), batch.length * len(arrays)), frozenset(owners), is_rearranged)

@@ -22,6 +22,7 @@ class TriremeParameters:
     precision: Literal["fp32", "bf16"] = parameter("fp32", key="trireme.precision")
     segments: str | None = parameter(None, key="trireme.segments")  # the input that carries segment numbers
     segment_tokens: int | None = parameter(None, key="trireme.segment_tokens", minimum=1)  # the longest one
+    segment_outputs: Literal["segments", "tokens"] = parameter("segments", key="trireme.segment_outputs")  # a row each
     ragged: bool = parameter(False, key="trireme.ragged")
     threads: int | None = parameter(None, key="trireme.threads", minimum=1)  # None: as many as this process may use
     streams: int | None = parameter(None, key="trireme.streams", minimum=1)  # of one thread each; None: one per thread

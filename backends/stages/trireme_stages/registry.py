@@ -15,8 +15,11 @@ from trireme_stages.stage import Model, Stage, StageKind, bind_sizes
 # By name, so that a stub imports only the libraries of its own stage.
 STAGES = {
     "tokenize": "trireme_stages.tokenization:Tokenize",
+    "tokenize_pairs": "trireme_stages.pair_tokenization:TokenizePairs",
     "embedding": "trireme_stages.embedding:Embedding",
+    "entities": "trireme_stages.entities:Entities",
     "classification": "trireme_stages.classification:Classification",
+    "score": "trireme_stages.scoring:Score",
     "image": "trireme_stages.image:PreprocessImage",
     "top_k": "trireme_stages.top_k:TopK",
 }

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest, Outputs, bytes_column
+from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
 
-from trireme_stages.stage import Model, Signature, answer_parsed, named_file
+from trireme_stages.rows import padded_rows
+from trireme_stages.stage import Dims, Model, Signature, answer_parsed
+from trireme_stages.texts import read_texts
+from trireme_stages.token_spans import NOWHERE, WIDTH, row_spans
+from trireme_stages.tokenizer_file import CHARACTER_S, in_parts, read_tokenizer
 from trireme_stages.windows import WindowPlan
 
-PART_CHARACTERS = 500_000  # tokenised in about a quarter of a second
-CHARACTER_S = 2.5e-6  # five times what that comes to for one
+SPAN_CHARACTER_S = 5e-5  # with token_spans, of text whose characters are several tokens: five times what one takes
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizeParameters:
-    """Lengths are in tokens; `max_length` counts the special tokens of a window, `window_overlap` does not."""
+    """Lengths are in tokens; `max_length` counts the special tokens of a window, `window_overlap` does not.
+
+    `token_spans` adds the output of that name: where in the text each token stands (see `token_spans`).
+    """
 
     tokenizer: str = "tokenizer.json"
     max_length: int = parameter(minimum=1)
@@ -32,16 +36,19 @@ class TokenizeParameters:
     max_windows: int = parameter(16, minimum=1)
     pad_to_multiple_of: int = parameter(1, minimum=1)
     max_bytes: int = parameter(250_000, minimum=1)  # of one text: bounds the time that one request can take
+    token_spans: bool = False
     threads: int = parameter(1, key="trireme.threads", minimum=1)
 
     def signature(self) -> Signature:
         """A row's length is that of the request's longest text, rounded up to `pad_to_multiple_of`."""
+        spans: dict[str, tuple[str, Dims]] = {"token_spans": ("TYPE_INT32", (-1, WIDTH))} if self.token_spans else {}
         return Signature(
             inputs={"text": ("TYPE_STRING", (1,))},
             outputs={
                 "input_ids": ("TYPE_INT64", (-1,)),
                 "attention_mask": ("TYPE_INT64", (-1,)),
                 "windows": ("TYPE_INT32", (1,)),
+                **spans,
             },
         )
 
@@ -52,14 +59,9 @@ class Tokenize:
     Parameters = TokenizeParameters
 
     def __init__(self, parameters: TokenizeParameters, model: Model) -> None:
-        os.environ["TOKENIZERS_PARALLELISM"] = "true" if parameters.threads > 1 else "false"
-        os.environ["RAYON_NUM_THREADS"] = str(parameters.threads)
         self._parameters = parameters
         self._progress = model.progress
-        self._tokenizer = _read_tokenizer(named_file(model.folder, "tokenizer", parameters.tokenizer))
-        self._pad_id = (self._tokenizer.padding or {}).get("pad_id", 0)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        self._tokenizer, self._pad_id = read_tokenizer(model.folder, parameters.tokenizer, parameters.threads)
         self._windows = _window_plan(parameters, self._tokenizer)
 
     def answer(self, batch: Sequence[Inputs]) -> list[Answer]:
@@ -67,32 +69,29 @@ class Tokenize:
         return answer_parsed(batch, self._texts, self._tokenize)
 
     def _texts(self, inputs: Inputs) -> list[str]:
-        return [self._text(item, raw) for item, raw in enumerate(bytes_column("text", inputs["text"]))]
-
-    def _text(self, item: int, raw: bytes) -> str:
-        if len(raw) > self._parameters.max_bytes:
-            allowed = f"at most {self._parameters.max_bytes} are allowed"
-            raise InvalidRequest(f"input 'text', item {item}: {len(raw)} bytes; {allowed}", reason="too_long")
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            found = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
-            raise InvalidRequest(f"input 'text', item {item}: not UTF-8: {found}", reason="not_utf8") from None
+        return read_texts("text", inputs, self._parameters.max_bytes)
 
     def _tokenize(self, requests: Sequence[list[str]]) -> Iterator[Answer]:
         encodings = self._encodings(list(chain.from_iterable(requests)))
         for texts in requests:
-            rows = [next(encodings).ids for _ in texts]
+            own = [next(encodings) for _ in texts]
             try:
-                yield self._outputs([self._split(item, ids) for item, ids in enumerate(rows)])
+                rows = [self._split(item, encoding.ids) for item, encoding in enumerate(own)]
             except InvalidRequest as refusal:
                 yield refusal
+                continue
+            outputs = padded_rows(rows, self._pad_id, self._parameters.pad_to_multiple_of)
+            if self._parameters.token_spans:
+                outputs["token_spans"] = self._spans(texts, own, length=outputs["input_ids"].shape[1])
+            yield outputs
 
     def _encodings(self, texts: Sequence[str]) -> Iterator[Encoding]:
         """In one call of the tokenizer, unless that would take long."""
+        with_spans = self._parameters.token_spans
+        encode = self._tokenizer.encode_batch if with_spans else self._tokenizer.encode_batch_fast
         for part in in_parts(texts):
-            self._progress.allow(sum(map(len, part)) * CHARACTER_S)
-            yield from self._tokenizer.encode_batch_fast(part)
+            self._progress.allow(sum(map(len, part)) * (SPAN_CHARACTER_S if with_spans else CHARACTER_S))
+            yield from encode(part)
             self._progress.beat()
 
     def _split(self, item: int, ids: list[int]) -> list[list[int]]:
@@ -115,43 +114,13 @@ class Tokenize:
         size = f"of {self._windows.max_length} tokens overlapping by {self._windows.overlap}"
         return f"{tokens}, which is {count} windows {size}; this model takes at most {self._max_windows} windows"
 
-    def _outputs(self, rows: list[list[list[int]]]) -> Outputs:
-        """The padded rows of one request: `rows` are texts, of windows, of ids."""
-        multiple = self._parameters.pad_to_multiple_of
-        length = -(-max(sum(map(len, windows)) for windows in rows) // multiple) * multiple
-        input_ids = np.full((len(rows), length), self._pad_id, np.int64)
-        attention_mask = np.zeros((len(rows), length), np.int64)
-        for windows, ids, mask in zip(rows, input_ids, attention_mask, strict=True):
-            _fill(windows, ids, mask)
-        windows_per_row = np.array([[len(windows)] for windows in rows], np.int32)
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "windows": windows_per_row}
-
-
-def in_parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in parts of up to PART_CHARACTERS; a longer one is a part of its own."""
-    begin = size = 0
-    for end, text in enumerate(texts):
-        if end > begin and size + len(text) > PART_CHARACTERS:
-            yield texts[begin:end]
-            begin, size = end, 0
-        size += len(text)
-    yield texts[begin:]
-
-
-def _fill(windows: list[list[int]], ids: Array, mask: Array) -> None:
-    """Lays the windows of one text side by side in its row and numbers them 1, 2, ... in the mask."""
-    end = 0
-    for segment, window in enumerate(windows, start=1):
-        begin, end = end, end + len(window)
-        ids[begin:end] = window
-        mask[begin:end] = segment
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise InvalidParameter(f"parameter 'tokenizer': {path} is not a tokenizer: {error}") from error
+    def _spans(self, texts: Sequence[str], encodings: Sequence[Encoding], length: int) -> Array:
+        """(texts, length, 3)."""
+        padded = np.full((len(texts), length, WIDTH), NOWHERE, np.int32)
+        for row, text, encoding in zip(padded, texts, encodings, strict=True):
+            spans = row_spans(text, encoding, self._windows)
+            row[: len(spans)] = spans
+        return padded
 
 
 def _window_plan(parameters: TokenizeParameters, tokenizer: Tokenizer) -> WindowPlan:

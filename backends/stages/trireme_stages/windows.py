@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,20 @@ class WindowPlan:
         if len(ids) <= self.max_length:
             return [ids]
         text = ids[len(self.prefix) : len(ids) - len(self.suffix)]
+        contents = (text[place.start : place.stop] for place in self.contents(len(text)))
+        return [[*self.prefix, *content, *self.suffix] for content in contents]
+
+    def contents(self, tokens: int) -> list[range]:
+        """Which of a text's `tokens`, counted without special ones, are in each window."""
         step = self.content - self.overlap
-        starts = range(0, self.count(len(ids)) * step, step)
-        return [[*self.prefix, *text[start : start + self.content], *self.suffix] for start in starts]
+        starts = range(0, self.count(tokens + self.max_length - self.content) * step, step)
+        return [range(start, min(start + self.content, tokens)) for start in starts]
+
+    def answers(self, tokens: int) -> list[range]:
+        """The same tokens shared out: each is in the window where most of the text around it can be seen.
+
+        That is the earlier window for the first half of an overlap, and the later one for the second.
+        """
+        contents = self.contents(tokens)
+        cuts = [0, *(later.start + (self.overlap + 1) // 2 for later in contents[1:]), tokens]
+        return [range(begin, end) for begin, end in pairwise(cuts)]

@@ -34,7 +34,7 @@ def embed_texts(
     ).eval()
     tokenizer = read_tokenizer(encoder, config)
     split = [split_into_windows(tokenizer, text, windows) for text in texts]
-    sequences = [ids for own in split for ids in own]
+    sequences = [window.ids for own in split for window in own]
     vectors = np.zeros((len(sequences), config["hidden_size"]), np.float32)
     done = 0
     for batch in _batches(sequences):

@@ -271,3 +271,43 @@ def test_without_a_batch_dimension_every_request_runs_by_itself(load):
     parsed = config([tensor("x", "TYPE_FP32", [2])], max_batch_size=0)
     answers = load(doubling((2,)), parsed).answer([{"x": np.full(2, value, np.float32)} for value in (1, 2)])
     assert [answer["y"].tolist() for answer in answers] == [[2, 2], [4, 4]]
+
+
+def token_network(load, runtime):
+    """tokens[b, l] = TABLE[ids[b, l]], zeros where `mask` is 0; rows are packed."""
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["values"]),
+        helper.make_node("Greater", ["mask", "nothing"], ["there"]),
+        helper.make_node("Cast", ["there"], ["present"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["present", "last_axis"], ["column"]),
+        helper.make_node("Mul", ["values", "column"], ["tokens"]),
+    ]
+    rows = (TensorProto.INT64, ("n", "l"))
+    file = network(
+        nodes,
+        {"ids": rows, "mask": rows},
+        {"tokens": (TensorProto.FLOAT, ("n", "l", 3))},
+        {"table": TABLE, "nothing": np.zeros(1, np.int64), "last_axis": np.array([2])},
+    )
+    parameters = {"trireme.segments": "mask", "trireme.segment_outputs": "tokens", "trireme.runtime": runtime}
+    return load(
+        file,
+        config(
+            [tensor("ids", "TYPE_INT64", [-1]), tensor("mask", "TYPE_INT64", [-1])],
+            [tensor("tokens", "TYPE_FP32", [-1, 3])],
+            parameters={**parameters, "trireme.threads": "2"},
+        ),
+    )
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(0, 3)), min_size=1, max_size=12))
+@SLOW_FIXTURES
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_every_token_of_a_packed_row_gets_its_own_output_back(load, runtime, shapes):
+    requests = []
+    for place, (rows, length, most) in enumerate(shapes):
+        random = np.random.default_rng(place)
+        numbers = random.integers(0, min(most, length) + 1, (rows, length))  # segments anywhere in a row, and padding
+        requests.append({"ids": random.integers(0, 10, (rows, length)), "mask": numbers})
+    for request, answer in zip(requests, token_network(load, runtime).answer(requests), strict=True):
+        np.testing.assert_array_equal(answer["tokens"], TABLE[request["ids"]] * (request["mask"] > 0)[..., None])

@@ -29,7 +29,9 @@ def test_every_stage_refuses_unknown_parameters_and_names_its_own(stage):
 @pytest.mark.parametrize("name", [None, "", "tokenise"])
 def test_the_parameter_stage_must_name_a_stage(name):
     config = {"parameters": {"stage": {"string_value": name}} if name is not None else {}}
-    with pytest.raises(InvalidParameter, match=r"'stage' is .*; it must be one of classification, embedding, image,"):
+    with pytest.raises(
+        InvalidParameter, match=r"'stage' is .*; it must be one of classification, embedding, entities, image,"
+    ):
         stage_name(config)
 
 

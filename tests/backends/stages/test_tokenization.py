@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
-from trireme_stages.tokenization import PART_CHARACTERS, in_parts
+from trireme_stages.tokenizer_file import PART_CHARACTERS, in_parts
 from trireme_triton.parameters import InvalidParameter
 from trireme_triton.tensors import InvalidRequest
 

@@ -1,4 +1,4 @@
-"""A backend for tests with the public tensors of `embed`, `guard`, `vision` and an image encoder.
+"""A backend for tests with the public tensors of `embed`, `guard`, `vision` and of models for other tasks.
 
 What a text says, it does.
 
@@ -9,6 +9,7 @@ N times. `die`: the process ends. Everything else gets an answer made from its b
 import hashlib
 import json
 import os
+import re
 import time
 
 import numpy as np
@@ -27,11 +28,17 @@ class TritonPythonModel:
 
     def respond(self, request):
         start = time.monotonic()
-        items = [row.item() for row in pb_utils.get_input_tensor_by_name(request, request_input(request)).as_numpy()]
+        columns = {tensor.name(): [row.item() for row in tensor.as_numpy()] for tensor in request.inputs()}
+        queries = (columns.pop("query"),) if "query" in columns else ()
+        (items,) = columns.values()
         error = next(filter(None, map(self.obey, items)), None)
         with open(self.trace, "a") as file:
             file.write(f"{start} {time.monotonic()} {len(items)}\n")
-        return pb_utils.InferenceResponse(error=error) if error else pb_utils.InferenceResponse(self.answer(items))
+        return (
+            pb_utils.InferenceResponse(error=error)
+            if error
+            else pb_utils.InferenceResponse(self.answer(items, *queries))
+        )
 
     def obey(self, item):
         word, _, rest = item.decode(errors="replace").partition(" ")
@@ -48,10 +55,6 @@ class TritonPythonModel:
             if self.times_busy[item] <= int(rest.split()[0]):
                 return pb_utils.TritonError("busy as asked", pb_utils.TritonError.UNAVAILABLE)
         return None
-
-
-def request_input(request):
-    return request.inputs()[0].name()
 
 
 def vector(item):
@@ -77,6 +80,25 @@ def guard(items):
     ]
 
 
+def ner(items):
+    """Every word with a capital letter is a NAME."""
+    found = [
+        [
+            {"label": "NAME", "score": 0.75, "start": each.start(), "end": each.end(), "text": each.group()}
+            for each in re.finditer(r"[A-ZÄÖÜ]\w*", item.decode())
+        ]
+        for item in items
+    ]
+    rows = [[json.dumps(entities, ensure_ascii=False).encode()] for entities in found]
+    return [pb_utils.Tensor("entities", np.array(rows, object)), windows(items)]
+
+
+def rank(items, queries):
+    """The share of the query's letters that a text has."""
+    scores = [len({*query} & {*item}) / max(1, len({*query})) for query, item in zip(queries, items, strict=True)]
+    return [pb_utils.Tensor("score", np.array(scores, np.float32)[:, np.newaxis]), windows(items)]
+
+
 def vision(items):
     labels = np.array([[item[:4], b"second", b"third"] for item in items], object)
     scores = np.tile(np.array([0.5, 0.25, 0.125], np.float32), (len(items), 1))
@@ -87,4 +109,4 @@ def pictures(items):
     return [pb_utils.Tensor("embedding", np.stack([vector(item) for item in items]))]
 
 
-ANSWERS = {"embed": embed, "guard": guard, "vision": vision, "pictures": pictures}
+ANSWERS = {"embed": embed, "guard": guard, "ner": ner, "rank": rank, "vision": vision, "pictures": pictures}

@@ -1,0 +1,40 @@
+"""Golden samples of rerankers: from a query and texts to scores by the PyTorch original and plain numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trireme_export.assembly import GoldenSample, GoldenTensor
+from trireme_export.steps import ScoreFunction
+from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, texts_tensor, windows_tensor
+from trireme_export.text_original import Tokenized, split_pair_into_windows
+
+MAX_LOGIT_DIFFERENCE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairReference:
+    """A query and a text to the original's logits, one per window."""
+
+    text: TextReference
+    token_types: bool
+
+    def windows(self, query: str, text: str) -> list[Tokenized]:
+        """The windows of `text`, each with the whole `query`."""
+        split = split_pair_into_windows(self.text.tokenizer, query, text, self.text.windows)
+        return [Tokenized(window.ids, window.type_ids if self.token_types else None) for window in split]
+
+
+def scores_sample(reference: PairReference, query: str, texts: Sequence[str], function: ScoreFunction) -> GoldenSample:
+    """One request with `texts` and the same query for each; the best window of a text counts."""
+    split = [reference.windows(query, text) for text in texts]
+    logits = [max(float(reference.text.original.row(*window)[0]) for window in own) for own in split]
+    scores = [1 / (1 + np.exp(-logit)) if function == "sigmoid" else logit for logit in logits]
+    near = {"max_abs": MAX_SCORE_DIFFERENCE if function == "sigmoid" else MAX_LOGIT_DIFFERENCE}
+    values = np.array(scores, np.float32)[:, None]
+    score = GoldenTensor(name="score", data_type="FP32", values=values, check=near)
+    inputs = (texts_tensor([query] * len(texts), name="query"), texts_tensor(texts))
+    return GoldenSample(inputs=inputs, outputs=(score, windows_tensor([len(own) for own in split])))
