@@ -111,6 +111,9 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     match config.get("id2label"):
         case dict(names) if all(isinstance(name, str) for name in names.values()):
             return tuple(names.values())
+    match config.get("label_names"):  # of timm
+        case list(names) if all(isinstance(name, str) for name in names):
+            return tuple(names)
     return ()
 
 
