@@ -112,8 +112,8 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
         case dict(names) if all(isinstance(name, str) for name in names.values()):
             return tuple(names.values())
     match config.get("label_names"):  # of timm
-        case list(names) if all(isinstance(name, str) for name in names):
-            return tuple(names)
+        case list(listed) if all(isinstance(name, str) for name in listed):
+            return tuple(listed)
     return ()
 
 
