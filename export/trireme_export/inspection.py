@@ -110,6 +110,9 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     match config.get("id2label"):
         case dict(names) if all(isinstance(name, str) for name in names.values()):
             return tuple(names.values())
+    match config.get("label_names"):  # of timm
+        case list(listed) if all(isinstance(name, str) for name in listed):
+            return tuple(listed)
     return ()
 
 

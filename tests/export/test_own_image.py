@@ -194,6 +194,16 @@ def test_an_encoder_without_pooler_gives_its_first_token(folder, repository):
     assert not repository.exists()
 
 
+def test_tensors_of_older_versions_are_understood(folder, repository):
+    """What the library computes by itself now, and the name of the encoder before those of its tensors."""
+    write_tiny_image_encoder(folder, "swin")
+    path = folder / "model.safetensors"
+    tensors = {f"swin.{name}": tensor for name, tensor in load_file(path).items()}
+    index = "swin.encoder.layers.0.blocks.0.attention.self.relative_position_index"
+    save_file(tensors | {index: torch.zeros(9, 9, dtype=torch.int64)}, path)
+    assert "numbers, pooler_output" in run(folder, "--repository", repository, "--dry-run")
+
+
 IMAGES_OF_ANY_KIND = {
     "one pixel": lambda photo: encoded(photo.crop((50, 50, 51, 51))),
     "a line": lambda photo: encoded(photo.crop((0, 50, 280, 51))),

@@ -14,6 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from trireme_export.commands import export
 from trireme_export.errors import CheckpointRefused
+from trireme_export.inspect_command import inspect
 from trireme_export.timm_config import read_timm_config
 
 from .conftest import write_json
@@ -233,6 +234,16 @@ def test_a_config_that_cannot_be_right(changes, said):
     with pytest.raises(CheckpointRefused, match=r".*") as refused:
         read_timm_config(config(**changes))
     assert said in str(refused.value)
+
+
+def test_inspection_says_task_and_labels(folder):
+    folder.mkdir()
+    write_json(folder / "config.json", config(label_names=["a", "b", "c"]))
+    save_file({"fc.weight": torch.zeros(3, 512)}, folder / "model.safetensors")
+    document = json.loads(CliRunner().invoke(inspect, [str(folder), "--json"]).stdout)
+    assert (document["architectures"], document["labels"]) == (["resnet18.a1_in1k"], ["a", "b", "c"])
+    assert document["task"]["task"] == "image-classification"
+    assert document["exporter"]["refusal"] is not None
 
 
 @pytest.mark.skipif(timm is not None, reason="timm is installed here")
