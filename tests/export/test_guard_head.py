@@ -21,6 +21,7 @@ from trireme_export.guard_head.corpus import (
 )
 from trireme_export.guard_head.figures import describe, recall_at, roc_auc, threshold_at
 from trireme_export.guard_head.prose import PROSE, read_prose
+from trireme_export.guard_head.remarks import ENDS, PHRASES, remarks
 from trireme_export.guard_head.training import Settings, Windows, fit, score_texts
 from trireme_export.heads import DESCRIPTION, WEIGHTS, read_head
 
@@ -101,6 +102,25 @@ def call():
         read_prose(dataclasses.replace(prose, count=3), tmp_path)
 
 
+def test_remarks_are_harmless_and_what_is_held_out_is_learnt_in_no_form():
+    prompts = [
+        Example(text=f"{name} {split} {number}", label=label, split=split)
+        for split in ("train", "test")
+        for label, name in enumerate(("harmless", "evil"))
+        for number in range(5)
+    ]
+    made = remarks(prompts)
+    texts = {split: [each.text.casefold() for each in made if each.split == split] for split in ("train", "test")}
+    assert not any(each.label or "evil" in each.text for each in made)
+    assert not set(texts["train"]) & set(texts["test"])
+    assert not any("harmless test" in text for text in texts["train"])
+    phrases = {phrase.casefold() for phrase in PHRASES.read_text().splitlines()}
+    held_out = phrases & set(texts["test"])
+    assert len(phrases) / 4 < len(held_out) < len(phrases) / 2
+    assert not [text for text in texts["train"] if any(text == phrase + end for phrase in held_out for end in ENDS)]
+    assert made == remarks(prompts)
+
+
 def test_only_collections_with_a_permitted_licence_are_read():
     assert {each.licence for each in (*permitted_collections(), *PROSE)} <= PERMITTED_LICENCES
     named = {each["name"] for each in json.loads((FOLDER / DESCRIPTION).read_bytes())["data"]["collections"]}
@@ -150,3 +170,4 @@ def test_the_shipped_threshold_is_the_one_for_few_false_positives():
     assert figures["validation"]["false_positive_rate"] <= 0.01
     assert figures["test"]["false_positive_rate"] <= 0.03
     assert figures["test"]["recall_at_false_positive_rate_0.01"] >= 0.85
+    assert figures["test_remarks"]["false_positive_rate"] <= 0.03

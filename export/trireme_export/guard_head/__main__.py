@@ -41,6 +41,7 @@ from trireme_export.guard_head.corpus import (
 from trireme_export.guard_head.embedding import embed_texts
 from trireme_export.guard_head.figures import Floats, Labels, describe, partial_auc, threshold_at
 from trireme_export.guard_head.prose import PROSE, read_prose
+from trireme_export.guard_head.remarks import remarks
 from trireme_export.guard_head.training import Settings, Windows, fit, score_texts
 from trireme_export.heads import DESCRIPTION, WEIGHTS
 from trireme_export.progress import Reporter
@@ -73,7 +74,7 @@ def train_guard_head(output: Path) -> None:
         encoder = fetch_first(CATALOGUE["guard"].sources, cache, advance)
         prose = [(each, fetch(each.source, cache, advance).folder) for each in PROSE]
     prompts = without_leakage(read_examples(texts.folder, permitted_collections()))
-    examples = [*prompts, *pages(prompts), *empty_messages()]
+    examples = [*prompts, *pages(prompts), *empty_messages(), *remarks(prompts)]
     examples += [example for each, folder in prose for example in read_prose(each, folder)]
     with reporter.phase("guard", f"embed {len(examples)} texts") as advance:
         task = CATALOGUE["guard"].task
@@ -100,7 +101,7 @@ def _split(examples: Sequence[Example], windows: Windows, split: str) -> SplitDa
 def _train(splits: Mapping[Split, SplitData]) -> tuple[dict[str, Any], ClassifierHead]:
     """The candidate with the best partial ROC on validation; its threshold is validation's, its figures are test's.
 
-    Pages and prose have figures of their own: they say how far the head is good for more than prompts.
+    Pages, prose and remarks have figures of their own: they say how far the head is good for more than prompts.
     """
     train, validation, test = (splits[split] for split in SPLITS)
     trials = []
@@ -110,7 +111,7 @@ def _train(splits: Mapping[Split, SplitData]) -> tuple[dict[str, Any], Classifie
         trials.append((partial_auc(scores, validation.labels), settings, head, scores))
     _, settings, head, scores = max(trials, key=lambda trial: trial[0])
     threshold = _shipped_threshold(scores, validation.labels)
-    prose = test.of_kind("prose")
+    harmless = {name: test.of_kind(kind) for name, kind in (("test_prose", "prose"), ("test_remarks", "remark"))}
     description = {
         "labels": ["SAFE", "INJECTION"],
         "positive_label": "INJECTION",
@@ -121,9 +122,12 @@ def _train(splits: Mapping[Split, SplitData]) -> tuple[dict[str, Any], Classifie
                 name: describe(score_texts(head, data.windows), data.labels, threshold)
                 for name, data in (("test", test.of_kind("prompt")), ("test_pages", test.of_kind("page")))
             },
-            "test_prose": {
-                "texts": len(prose.labels),
-                "false_positive_rate": round(float((score_texts(head, prose.windows) >= threshold).mean()), 4),
+            **{
+                name: {
+                    "texts": len(data.labels),
+                    "false_positive_rate": round(float((score_texts(head, data.windows) >= threshold).mean()), 4),
+                }
+                for name, data in harmless.items()
             },
         },
         "settings": dataclasses.asdict(settings),

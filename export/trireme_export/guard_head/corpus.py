@@ -47,7 +47,7 @@ COLLECTIONS = (
 )
 
 
-Kind = Literal["prompt", "page", "prose"]  # page: put together from several prompts
+Kind = Literal["prompt", "page", "prose", "remark"]  # page: put together from several prompts
 PAGES: dict[Split, int] = {"train": 1200, "validation": 0, "test": 400}
 SENTENCES_OF_A_PAGE = (2, 40)
 NOTHING = ("", " ", "\n", ".", "?")  # of which no collection says that they are harmless
