@@ -15,6 +15,7 @@ from trireme_export.install import install, remove_old, staging_folder
 from trireme_export.installed import check_name_is_free, rolled_back_from, why_export
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
+from trireme_export.rollback import rollback_command
 from trireme_export.steps import entry_models
 from trireme_export.tasks import assemble
 from trireme_export.versions import CONFIG, Versions, manifest_file, read_versions, stored_config
@@ -97,7 +98,7 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
         with reporter.phase(entry.name, "install"):
             install(staged, options.repository, entry.name, versions.next)
             removed = remove_old(options.repository, entry.name, options.keep, versions.active, staged)
-        _say_versions(entry.name, versions, removed, reporter)
+        _say_versions(options.repository, entry.name, versions, removed, reporter)
 
 
 def _why_export(entry: str, recipe: str, options: ExportOptions, reporter: Reporter) -> str | None:
@@ -111,7 +112,8 @@ def _why_export(entry: str, recipe: str, options: ExportOptions, reporter: Repor
         reporter.say(
             entry,
             f"was rolled back from version {version}, which is of this checkpoint; "
-            f"`trireme rollback {entry} --to {version}` puts it in service again, --force exports another",
+            f"`{rollback_command(options.repository, entry, version)}` puts it in service again, "
+            "--force exports another",
         )
         return None
     return reason
@@ -125,9 +127,9 @@ def _say_files(entry: str, assembly: Assembly, version: int, reporter: Reporter)
         reporter.say(entry, f"would write {path}")
 
 
-def _say_versions(entry: str, before: Versions, removed: Sequence[int], reporter: Reporter) -> None:
+def _say_versions(repository: Path, entry: str, before: Versions, removed: Sequence[int], reporter: Reporter) -> None:
     if before.active is not None:
-        back = f"`trireme rollback {entry} --to {before.active}` goes back"
+        back = f"`{rollback_command(repository, entry, before.active)}` goes back"
         reporter.say(entry, f"version {before.next} is in service instead of version {before.active}; {back}")
     if removed:
         reporter.say(entry, f"removed {', '.join(f'version {each}' for each in removed)}, as --keep says")

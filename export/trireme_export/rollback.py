@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from trireme_export.errors import VersionRefused
 from trireme_export.in_service import put_in_service
 from trireme_export.install import staging_folder
 from trireme_export.versions import Versions, faults_of, manifest_file, read_manifest, read_versions
+
+DEFAULT_REPOSITORY = Path("model_repository")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,13 @@ def roll_back(repository: Path, entry: str, to: int | None) -> tuple[int | None,
             raise VersionRefused(f"version {version} of {entry} stays out of service: {fault}; {_others(versions)}")
         put_in_service(repository, entry, version, scratch)
     return versions.active, version
+
+
+def rollback_command(repository: Path, entry: str, to: int) -> str:
+    """What to type to put version `to` in service. The commands find the default repository by themselves."""
+    is_default = repository.absolute() == DEFAULT_REPOSITORY.absolute()
+    where = "" if is_default else f" --repository {shlex.quote(str(repository))}"
+    return f"trireme rollback {entry} --to {to}{where}"
 
 
 def report_versions(repository: Path, entry: str) -> list[VersionReport]:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 
-from trireme_export.rollback import VersionReport, report_versions, roll_back
+from trireme_export.rollback import DEFAULT_REPOSITORY, VersionReport, report_versions, roll_back
 
 _repository = click.option(
     "--repository",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("model_repository"),
+    default=DEFAULT_REPOSITORY,
     show_default=True,
 )
 

@@ -98,7 +98,7 @@ def next_version(prepared: Preparation, entry: str) -> NextVersion:
     if faults:
         raise VersionRefused("; ".join(faults))
     configs = _configs(dataclasses.replace(prepared, around=around))
-    return NextVersion(entry=around.entries[0], configs=configs, golden=around.manifests[entry].golden)
+    return NextVersion(entry=around.entries[0], configs=configs, manifest=around.manifests[entry])
 
 
 def _configs(prepared: Preparation) -> dict[str, ModelConfig]:
@@ -122,7 +122,7 @@ def _loader(prepared: Preparation, configs: Mapping[str, ModelConfig]) -> Loader
     return Loader(
         triton=TritonApi(config.connect_host, config.http_port, config.metrics_port),
         overrides={name: each.to_json() for name, each in configs.items()},
-        golden={name: manifest.golden for name, manifest in prepared.around.manifests.items()},
+        manifests=prepared.around.manifests,
         ask_stream=partial(ask_stream, f"{config.url_host}:{config.grpc_port}"),
         parallel_loads=machine.cores + 2,
     )

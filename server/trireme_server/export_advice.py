@@ -3,23 +3,55 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from trireme_server.manifest import Manifest
 from trireme_server.repository import Entry
 
 _CATALOGUE = ("embed", "guard", "vision")  # entries that `trireme export` knows by name
+_DEFAULT = Path("model_repository")
 
 
-def export_anew(entry: str, manifest: Manifest | None) -> str:
+def export_anew(entry: Entry, manifest: Manifest | None) -> str:
     """`manifest` is None if there is none to read; one of another entry says nothing of this one's checkpoint."""
-    if entry in _CATALOGUE:
-        return f"trireme export {entry} --force"
-    if manifest is None or manifest.source is None or manifest.entry != entry:
-        return f"export it again from its checkpoint: trireme export CHECKPOINT --name {shlex.quote(entry)} --force"
-    return f"trireme export {shlex.quote(manifest.source)} --name {shlex.quote(entry)} --force"
+    name = _name(entry)
+    where = repository_option(entry.model.folder.parent)
+    if name in _CATALOGUE:
+        return f"trireme export {name} --force{where}"
+    named = f"--name {shlex.quote(name)} --force{where}"
+    if manifest is None or manifest.source is None or manifest.entry != name:
+        return f"export it again from its checkpoint: trireme export CHECKPOINT {named}"
+    return f"trireme export {shlex.quote(manifest.source)} {named}"
 
 
 def roll_back(entry: Entry) -> str:
     """What follows a complaint about the version in service; empty where there is no older one."""
     older = [each for each in entry.model.versions if entry.model.version is not None and each < entry.model.version]
-    return f"; `trireme rollback {shlex.quote(entry.name)}` goes back to version {older[0]}" if older else ""
+    return f"; `{_with_versions('rollback', entry)}` goes back to version {older[0]}" if older else ""
+
+
+def choose_version(entry: Entry) -> str:
+    """What to do about steps of different versions."""
+    return (
+        f"`{_with_versions('rollback', entry, '--to N')}` puts one version in service; "
+        f"`{_with_versions('versions', entry)}` lists them"
+    )
+
+
+def repository_option(folder: Path) -> str:
+    """What a command needs to find the repository from here; empty for the one that it takes by itself."""
+    if folder.absolute() == _DEFAULT.absolute():
+        return ""
+    here = Path.cwd()
+    shown = folder.absolute().relative_to(here) if folder.absolute().is_relative_to(here) else folder.absolute()
+    return f" --repository {shlex.quote(str(shown))}"
+
+
+def _with_versions(command: str, entry: Entry, *options: str) -> str:
+    words = ["trireme", command, shlex.quote(_name(entry)), *options]
+    return " ".join(words) + repository_option(entry.model.folder.parent)
+
+
+def _name(entry: Entry) -> str:
+    """As it is on disk: while a version is proved on the server its models have other names there."""
+    return entry.model.folder.name

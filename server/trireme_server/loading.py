@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from trireme_server.export_advice import roll_back
+from trireme_server.export_advice import export_anew, roll_back
 from trireme_server.golden import Ask, WrongAnswer, replay
 from trireme_server.golden_http import ask_http
-from trireme_server.manifest import GoldenSample
+from trireme_server.manifest import Manifest
 from trireme_server.phases import EntryStart, Span
 from trireme_server.repository import Entry, Model
 from trireme_server.status import ModelPhase
@@ -40,7 +40,7 @@ class Loader:
 
     triton: TritonApi
     overrides: Mapping[str, str | None]  # model -> config to load it with, as JSON; None: its config.pbtxt
-    golden: Mapping[str, tuple[GoldenSample, ...]]  # by entry
+    manifests: Mapping[str, Manifest]  # by entry; one without is not asked
     ask_stream: Ask  # for entries that HTTP /infer does not serve
     parallel_loads: int  # Triton gives up on a stub that does not get going within ten seconds
 
@@ -91,14 +91,24 @@ class Loader:
         return span
 
     def _answer(self, entry: Entry) -> None:
+        manifest = self.manifests.get(entry.name)
+        if manifest is None:
+            return
         ask = self.ask_stream if entry.is_decoupled else partial(ask_http, self.triton)
         try:
-            for sample in self.golden.get(entry.name, ()):
+            for sample in manifest.golden:
                 replay(ask, entry.name, sample)
         except WrongAnswer as error:
-            raise LoadFailed(f"wrong answer to a golden sample: {error}{roll_back(entry)}") from error
-        except (TritonRefused, TritonUnreachable) as error:
+            raise LoadFailed(f"wrong answer to a golden sample: {error} -> {_fix(entry, manifest)}") from error
+        except TritonRefused as error:
+            found = f"model {entry.name!r} did not answer its golden sample: {error}"
+            raise LoadFailed(f"{found} -> {_fix(entry, manifest)}") from error
+        except TritonUnreachable as error:
             raise LoadFailed(f"model {entry.name!r} did not answer its golden sample: {error}") from error
+
+
+def _fix(entry: Entry, manifest: Manifest) -> str:
+    return export_anew(entry, manifest) + roll_back(entry)
 
 
 def _leaves(entry: Entry) -> Iterable[Model]:

@@ -73,8 +73,7 @@ def read_manifest(file: Path) -> Manifest:
     try:
         document = json.loads(file.read_bytes())
         if document["schema"] != SCHEMA:
-            found = f"{file} has schema {document['schema']}; this version reads {SCHEMA}"
-            raise InvalidManifest(f"{found}: export the entry anew with `trireme export`")
+            raise InvalidManifest(f"{file} has schema {document['schema']}; this version reads {SCHEMA}")
         return Manifest(
             file=file,
             entry=document["entry"],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trireme_server.config_proto import ModelConfig
-from trireme_server.manifest import GoldenSample
+from trireme_server.manifest import Manifest
 from trireme_server.repository import Entry
 
 
@@ -20,4 +20,4 @@ class NextVersion:
 
     entry: Entry
     configs: Mapping[str, ModelConfig]  # by model, all of them
-    golden: tuple[GoldenSample, ...]
+    manifest: Manifest

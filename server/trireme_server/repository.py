@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,5 +121,6 @@ def read_repository(folder: Path) -> Repository:
     except InvalidConfig as error:
         raise RepositoryError(str(error)) from error
     if not models:
-        raise RepositoryError(f"the model repository {folder} holds no model; `trireme export` makes one")
+        command = f"trireme export NAME --repository {shlex.quote(str(folder))}"
+        raise RepositoryError(f"the model repository {folder} holds no model; `{command}` makes one")
     return Repository(folder.absolute(), {model.name: model for model in sorted(models, key=lambda each: each.name)})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trireme_server.artifacts import HashCache, artifact_faults
-from trireme_server.export_advice import export_anew
+from trireme_server.export_advice import choose_version, export_anew
 from trireme_server.manifest import InvalidManifest, read_manifest
 from trireme_server.preflight import Finding, Surroundings, fail, ok, warn
 from trireme_server.repository import Model, RepositoryError, read_repository
@@ -41,17 +41,14 @@ def exported(around: Surroundings) -> Iterator[Finding]:
     for entry in around.entries:
         missing = [model for model in entry.models if model.version_folder is None]
         if missing:
-            advice = export_anew(entry.name, around.manifests.get(entry.name))
+            advice = export_anew(entry, around.manifests.get(entry.name))
             yield fail(entry.name, f"not exported: {', '.join(map(_no_version, missing))}", advice)
             continue
         asked = entry.model.config.step_versions
         for step in entry.steps:
             if asked.get(step.name, step.version) != step.version:
                 found = f"{step.name} is of version {step.version}, and its ensemble asks for {asked[step.name]}"
-                fix = (
-                    f"`trireme rollback {entry.name} --to N` puts one version in service; `trireme versions` lists them"
-                )
-                yield fail(entry.name, found, fix)
+                yield fail(entry.name, found, choose_version(entry))
 
 
 def _no_version(model: Model) -> str:
@@ -66,24 +63,29 @@ def manifests(around: Surroundings) -> Iterator[Finding]:
         file = entry.manifest_file
         if file is None:
             found = "no manifest: it counts as ready once it is loaded, unproved"
-            yield warn(entry.name, found, export_anew(entry.name, None))
+            yield warn(entry.name, found, export_anew(entry, None))
             continue
         try:
             read_manifest(file)
         except InvalidManifest as error:
-            yield fail(entry.name, str(error), export_anew(entry.name, None))
+            yield fail(entry.name, str(error), export_anew(entry, None))
 
 
 def artifacts(around: Surroundings) -> Iterator[Finding]:
     if not around.config.verify_artifacts:
         return
     cache = HashCache(cache_file())
-    for name, manifest in around.manifests.items():
+    for entry in around.entries:
+        manifest = around.manifests.get(entry.name)
+        if manifest is None:
+            continue
         faults = artifact_faults(around.config.repository, manifest, cache.sha256)
         for fault in faults:
-            yield fail(name, f"{fault.path} {fault.what}", export_anew(name, manifest))
+            yield fail(entry.name, f"{fault.path} {fault.what}", export_anew(entry, manifest))
         if not faults:
-            yield ok(name, f"{len(manifest.artifacts)} artifacts as exported, {len(manifest.golden)} golden samples")
+            yield ok(
+                entry.name, f"{len(manifest.artifacts)} artifacts as exported, {len(manifest.golden)} golden samples"
+            )
     cache.save()
 
 

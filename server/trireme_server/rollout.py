@@ -64,7 +64,7 @@ class Rollout:
         configs = {model: config.to_json() for model, config in new.configs.items()}
         before = self.parts.loader
         loader = dataclasses.replace(
-            before, overrides={**before.overrides, **configs}, golden={**before.golden, name: new.golden}
+            before, overrides={**before.overrides, **configs}, manifests={**before.manifests, name: new.manifest}
         )
         fleet = dataclasses.replace(self.parts.fleet, entries=entries)
         self.parts = dataclasses.replace(self.parts, fleet=fleet, loader=loader)

@@ -76,7 +76,7 @@ class Swap:
         loader = dataclasses.replace(
             self.loader,
             overrides={models[name]: config.renamed(names).to_json() for name, config in self.new.configs.items()},
-            golden={models[self.new.entry.name]: self.new.golden},
+            manifests={models[self.new.entry.name]: self.new.manifest},
         )
         loader.bring_up([self._renamed(names)], _report_nothing)
 

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+_TRACEBACK = "\n\nAt:\n"
 _LOAD_S = 1800.0  # a model may take long to load; the server's end closes the connection earlier
 
 
 class TritonRefused(Exception):
-    """The server answered with an error; the text is its own."""
+    """The server answered with an error; the text is its own, without the Python traceback that stubs put behind it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.partition(_TRACEBACK)[0])
 
 
 class TritonUnreachable(Exception):

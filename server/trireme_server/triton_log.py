@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 _ERROR = re.compile(r"^[EF]\d{4} [\d:.]+ \d+ \S+\] (.*)")
+_TRACEBACK = r"\n\nAt:\n"  # line breaks are escaped in the log
 # said at every start without a GPU, and about every retired model
 _HARMLESS = ("unable to create stream", "CudaDriverHelper", "contains models that are not available or ambiguous")
 
@@ -32,6 +33,8 @@ class TritonLog:
 
 
 def error_lines(text: str) -> list[str]:
-    """The messages of Triton's error lines, without those that mean nothing."""
-    messages = [found[1].strip('"') for line in text.splitlines() if (found := _ERROR.match(line))]
+    """The messages of Triton's error lines, without those that mean nothing and without stubs' Python tracebacks."""
+    messages = [
+        found[1].strip('"').partition(_TRACEBACK)[0] for line in text.splitlines() if (found := _ERROR.match(line))
+    ]
     return [message for message in messages if not any(part in message for part in _HARMLESS)]

@@ -100,7 +100,7 @@ def check_files(repository: Path, entry: Entry) -> Files:
 
 
 def _changed(entry: Entry, manifest: Manifest | None, found: str) -> Problem:
-    return Problem(VerifyCode.CHANGED, found, export_anew(entry.name, manifest))
+    return Problem(VerifyCode.CHANGED, found, export_anew(entry, manifest))
 
 
 def _what_it_leaves_out(manifest: Manifest, entry: Entry) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _replay_samples(entry: Entry, manifest: Manifest | None, ask: Ask) -> Replay
 
 
 def _wrong(entry: Entry, manifest: Manifest | None, found: str) -> Problem:
-    fix = f"start the server again if the entry was exported since; else {export_anew(entry.name, manifest)}"
+    fix = f"start the server again if the entry was exported since; else {export_anew(entry, manifest)}"
     return Problem(VerifyCode.WRONG_ANSWER, found, fix)
 
 

@@ -70,10 +70,12 @@ def test_a_changed_local_checkpoint_is_a_new_version_and_what_was_rolled_back_is
     write_tiny_checkpoint(checkpoint)
     run(tiny_entry(checkpoint), repository)
     (checkpoint / "README.md").write_text("changed")
-    assert "version 2 is in service instead of version 1" in run(tiny_entry(checkpoint), repository)
+    said = run(tiny_entry(checkpoint), repository)
+    assert "version 2 is in service instead of version 1" in said
+    assert f"`trireme rollback tiny --to 1 --repository {repository}` goes back" in said
     assert json.loads(manifest_path(repository, "tiny").read_bytes())["version"] == 2
     assert roll_back(repository, "tiny", None) == (2, 1)
-    assert "`trireme rollback tiny --to 2`" in run(tiny_entry(checkpoint), repository)
+    assert f"`trireme rollback tiny --to 2 --repository {repository}`" in run(tiny_entry(checkpoint), repository)
     reports = report_versions(repository, "tiny")
     assert [(each.version, each.is_active, each.fault) for each in reports] == [(2, False, None), (1, True, None)]
 

@@ -143,7 +143,7 @@ def test_a_missing_or_tampered_artifact_is_named_with_the_way_to_get_it_back(rep
         artifact.write_bytes(content)
     (text,) = only(Level.FAIL, repository_checks.artifacts, around(repository))
     assert f"echo_second/1/model.bin {what}" in text
-    assert "trireme export hf://fleet/echo@1 --name echo --force" in text
+    assert f"trireme export hf://fleet/echo@1 --name echo --force --repository {repository}" in text
 
 
 def test_tampering_is_seen_even_if_the_time_of_the_file_is_set_back(repository):
@@ -166,7 +166,7 @@ def test_a_model_that_was_not_exported_is_named_with_the_command(tmp_path):
     write_model(repository, "embed", ensemble("embed_network"))
     (text,) = only(Level.FAIL, repository_checks.exported, around(repository))
     assert "embed_network" in text
-    assert "trireme export embed --force" in text
+    assert f"trireme export embed --force --repository {repository}" in text
 
 
 def test_an_entry_without_a_manifest_is_unproved(tmp_path):
@@ -284,4 +284,4 @@ def test_configs_of_different_versions_are_not_served(repository):
     pin(repository, "echo_first", 1)
     (text,) = only(Level.FAIL, repository_checks.exported, around(repository))
     assert "echo_second is of version 2, and its ensemble asks for 1" in text
-    assert "`trireme rollback echo --to N`" in text
+    assert f"`trireme rollback echo --to N --repository {repository}`" in text

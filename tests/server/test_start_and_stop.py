@@ -83,22 +83,33 @@ def test_only_the_named_entries_are_served(launch, repository):
 def test_a_wrong_answer_to_a_golden_sample_keeps_the_launcher_from_starting(launch, repository):
     write_manifest(repository, "echo", "echo_second", {"oars": "SAILS"})
     output = ended(launch(repository, ready=False), 4)
-    assert "wrong answer to a golden sample: echo: output 'answer' is b'OARS' instead of b'SAILS'" in output
+    found = "wrong answer to a golden sample: echo: output 'answer' is b'OARS' instead of b'SAILS'"
+    fix = "trireme export hf://fleet/echo@1 --name echo --force --repository repository"
+    assert output.splitlines()[-1].endswith(f"{found} -> {fix}")
+
+
+def test_an_error_in_place_of_a_golden_answer_names_the_fix_too(launch, repository):
+    file = write_manifest(repository, "echo", "echo_second", {"oars": "OARS"})
+    file.write_text(file.read_text().replace('"name": "text"', '"name": "words"'))
+    last_line = ended(launch(repository, ready=False), 4).splitlines()[-1]
+    assert "model 'echo' did not answer its golden sample: " in last_line
+    assert last_line.endswith(" -> trireme export hf://fleet/echo@1 --name echo --force --repository repository")
 
 
 def test_a_model_that_does_not_load_is_told_in_its_own_words(launch, repository):
     write_model(repository, "faulty", probe(parameters=parameters(fail="the oars are broken")))
     output = ended(launch(repository, ready=False), 4)
-    last_lines = "\n".join(output.splitlines()[-8:])
-    assert "model 'faulty' did not load" in last_lines
-    assert "the oars are broken" in last_lines
+    last_line = output.splitlines()[-1]
+    assert "model 'faulty' did not load" in last_line
+    assert last_line.endswith("the oars are broken")
+    assert "model.py(" not in output
 
 
 def test_a_tampered_artifact_keeps_the_server_from_starting(launch, repository):
     (repository / "echo_second" / "1" / "model.bin").write_bytes(b"tampered")
     output = ended(launch(repository, ready=False), 3)
     assert "echo_second/1/model.bin" in output
-    assert "trireme export hf://fleet/echo@1 --name echo --force" in output
+    assert "trireme export hf://fleet/echo@1 --name echo --force --repository repository" in output
 
 
 def test_a_taken_port_is_named_with_its_process(launch, repository):

@@ -127,7 +127,10 @@ def test_a_version_that_answers_its_golden_sample_wrongly_is_not_put_in_service(
         serve_version(tide, 2)
         launcher.wait_until(lambda: launcher.status()["refused_versions"], 60, "the refusal")
     assert set(answers) == {"EBB"}
-    assert "wrong answer to a golden sample" in launcher.status()["refused_versions"]["tide"]
+    refusal = launcher.status()["refused_versions"]["tide"]
+    assert "wrong answer to a golden sample" in refusal
+    assert "-> trireme export hf://fleet/tide@1 --name tide --force" in refusal
+    assert "`trireme rollback tide --repository" in refusal
     assert "version 1 stays in service" in launcher.output
     assert launcher.status()["versions"] == {"tide": 1}
     assert launcher.is_ready()
@@ -170,4 +173,4 @@ def test_a_start_with_a_version_that_answers_wrongly_says_how_to_go_back(tide, l
     serve_version(tide, 2)
     launcher = launch(tide, ready=False)
     assert launcher.process.wait(60) == 4
-    assert "`trireme rollback tide` goes back to version 1" in launcher.output
+    assert "`trireme rollback tide --repository repository` goes back to version 1" in launcher.output

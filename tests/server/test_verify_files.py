@@ -1,6 +1,7 @@
 """What `trireme verify` says of an entry's files: which manifest proves nothing, and how to export it anew."""
 
 import json
+from pathlib import Path
 
 import pytest
 from launching import probe, write_manifest, write_model
@@ -63,4 +64,25 @@ def test_the_advice_names_the_checkpoint_of_an_entry_that_the_catalogue_does_not
     file = write_manifest(tmp_path, entry, entry, {"oars": "OARS"})
     file.write_text("{" if content is None else json.dumps(json.loads(file.read_text()) | content))
     (tmp_path / entry / "1" / "model.bin").unlink()
-    assert {problem.fix for problem in problems(tmp_path, entry)} == {advice}
+    assert {problem.fix for problem in problems(tmp_path, entry)} == {f"{advice} --repository {tmp_path}"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "option"),
+    [
+        ("model_repository", ""),
+        ("./model_repository", ""),
+        ("other", " --repository other"),
+        ("a fleet", " --repository 'a fleet'"),
+        ("../it's here", """ --repository '../it'"'"'s here'"""),
+    ],
+)
+def test_the_advice_names_a_repository_that_the_commands_do_not_take_by_themselves(
+    tmp_path, monkeypatch, folder, option
+):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    write_model(Path(folder), "own", probe())
+    (problem,) = problems(Path(folder), "own")
+    assert problem.fix == f"export it again from its checkpoint: trireme export CHECKPOINT --name own --force{option}"

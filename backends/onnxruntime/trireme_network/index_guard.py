@@ -3,12 +3,13 @@
 Covers Gather from a table whose size is known (embeddings: words, positions, types), but for computed indices into
 tables of more than 2**24 rows, whose numbers the plugin's fp32 cannot tell apart. Two more nodes in the graph cost far
 more than a look at an array: inputs that are indices are looked at before a run, and indices that can only be a
-constant's values once.
+constant's values once. What cannot be looked at keeps the model from loading: GatherND, and either operator in a body
+of If or Loop, whose values do not come out. The plugin checks the indices of all other operators by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from trireme_network.model_config import ConfigRefused
 
 _INT32_SIZE = 2**31
 _RESHAPES = frozenset({"Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_LOOPS = frozenset({"Loop", "TensorIterator"})
 _PICKS = _RESHAPES | {"Broadcast", "GatherElements"}  # whose values are all of their first input
 
 
@@ -73,7 +75,7 @@ def add_index_guard(model: Any) -> IndexGuard:
     """
     input_rows: dict[str, int] = {}
     computed: list[tuple[Any, int]] = []
-    _refuse_gather_nd(model)
+    _refuse_what_cannot_be_watched(model)
     for node in filter(_is_lookup, model.get_ordered_ops()):
         indices, rows = node.input_value(1), _table_rows(node).get_length()
         source = _origin(indices, _RESHAPES)
@@ -85,12 +87,29 @@ def add_index_guard(model: Any) -> IndexGuard:
     return IndexGuard(input_rows, tuple(extremes))
 
 
-def _refuse_gather_nd(model: Any) -> None:
-    """For indices outside, the CPU plugin's GatherND gives whatever lies in memory there, or ends the process."""
-    if any(node.get_type_name() == "GatherND" and not _is_constant(node, 1) for node in model.get_ordered_ops()):
-        raise ConfigRefused(
-            "the graph has the operator GatherND, which OpenVINO does not compute safely; use onnxruntime"
-        )
+def _refuse_what_cannot_be_watched(model: Any, where: str = "") -> None:
+    """GatherND: for indices outside the CPU plugin gives whatever lies in memory there, or ends the process.
+
+    `where` says in which bodies this model is; in a body Gather cannot be watched either.
+    """
+    for node in model.get_ordered_ops():
+        kind, name = node.get_type_name(), node.get_friendly_name()
+        unsafe = kind == "GatherND" and not _gathers_constant_places(node)
+        if unsafe or (where and kind == "Gather" and not _looks_up_constants(node)):
+            raise ConfigRefused(
+                f"the graph's node {name!r}{where} is a {kind} by computed indices; there OpenVINO does not notice "
+                "those outside the table: set trireme.runtime = onnxruntime, or use the official backend"
+            )
+        for body in _bodies(node):
+            _refuse_what_cannot_be_watched(body, f"{where} in a body of the {kind} {name!r}")
+
+
+def _bodies(node: Any) -> Iterator[Any]:
+    kind = node.get_type_name()
+    if kind == "If":
+        yield from (node.get_function(branch) for branch in range(2))
+    elif kind in _LOOPS:
+        yield node.get_function()
 
 
 def _add_extremes(model: Any, number: int, indices: Any, rows: int) -> Extremes:
@@ -114,8 +133,8 @@ def _outside(values: Array, rows: int) -> int | None:
 
 
 def _is_lookup(node: Any) -> bool:
-    """Whether it is a Gather by computed indices along an axis of known size."""
-    if node.get_type_name() != "Gather" or not _is_constant(node, 2) or _is_constant(node, 1):
+    """Whether it is a Gather along an axis of known size."""
+    if node.get_type_name() != "Gather" or not _is_constant(node, 2):
         return False
     ranks = [node.input_value(position).get_partial_shape().rank for position in (0, 1)]
     return all(rank.is_static for rank in ranks) and bool(_table_rows(node).is_static)
@@ -124,6 +143,22 @@ def _is_lookup(node: Any) -> bool:
 def _table_rows(node: Any) -> Any:
     axis = int(node.input_value(2).get_node().get_data().item())
     return node.input_value(0).get_partial_shape()[axis]
+
+
+def _looks_up_constants(gather: Any) -> bool:
+    """Whether its indices are constants that are in the table, whatever the inputs are."""
+    return _is_lookup(gather) and _are_constants(gather.input_value(1).get_node(), _table_rows(gather).get_length())
+
+
+def _gathers_constant_places(node: Any) -> bool:
+    """The same of a GatherND: an index is one number for each of the dimensions after those of the batch."""
+    shape, indices = node.input_value(0).get_partial_shape(), node.input_value(1).get_node()
+    if not _is_constant(node, 1) or shape.rank.is_dynamic:
+        return False
+    values, first = indices.get_data(), int(node.get_attributes()["batch_dims"])
+    sizes = [shape[first + place] for place in range(values.shape[-1])]
+    columns = zip(sizes, values.reshape(-1, len(sizes)).T, strict=True)
+    return all(size.is_static and _are_in_table(column, size.get_length()) for size, column in columns)
 
 
 def _is_constant(node: Any, position: int) -> bool:
@@ -146,5 +181,8 @@ def _are_constants(node: Any, rows: int) -> bool:
     """Whether it is a constant that holds nothing but rows of the table."""
     if node.get_type_name() != "Constant" or node.get_element_type() not in {ov.Type.i32, ov.Type.i64}:
         return False
-    values = node.get_data()
+    return _are_in_table(node.get_data(), rows)
+
+
+def _are_in_table(values: Array, rows: int) -> bool:
     return bool(values.size and -rows <= values.min() and values.max() < rows)

@@ -10,6 +10,7 @@ from trireme_triton.cold_start import ColdStart
 from trireme_network.auto_complete import Completion, complete_for_onnxruntime
 from trireme_network.cores import usable_cores
 from trireme_network.graph import ANY, Graph, Runtime
+from trireme_network.input_shapes import InputShapes
 from trireme_network.model_config import ConfigRefused, ModelConfig
 from trireme_network.network import Network
 from trireme_network.official_rules import check_for_onnxruntime
@@ -64,7 +65,8 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
         pool = StreamPool(runtime, settings.threads, settings.streams)
     with cold_start.phase("warmup"):
         _warm_up(pool, config, own.segments)
-    return Network(pool, batches=settings.batches, segments=_segment_rules(own))
+    shapes = InputShapes(config.inputs, batches=settings.batches)
+    return Network(pool, shapes, batches=settings.batches, segments=_segment_rules(own))
 
 
 def complete(config: ModelConfig, version: Path) -> Completion | None:

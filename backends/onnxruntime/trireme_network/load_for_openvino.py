@@ -13,6 +13,7 @@ from trireme_network.auto_complete import Completion, complete_for_openvino
 from trireme_network.cores import usable_cores
 from trireme_network.fixed_batch import FixedBatch
 from trireme_network.graph import ANY
+from trireme_network.input_shapes import InputShapes
 from trireme_network.model_config import ConfigRefused, ModelConfig
 from trireme_network.network import Network
 from trireme_network.official_rules import check_for_openvino
@@ -49,8 +50,9 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
     with cold_start.phase("warmup"):
         for piece in zero_inputs(config.inputs, [(rows,) if rows else ()]):
             pool.warm_up(piece)
-    network = Network(pool, batches=False)
-    return FixedBatch(network, rows, pads=documented.pad_batch == "yes") if rows else network
+    shapes = InputShapes(config.inputs, batches=rows > 0)
+    network = Network(pool, shapes, batches=False)
+    return FixedBatch(network, shapes, rows, pads=documented.pad_batch == "yes") if rows else network
 
 
 def complete(config: ModelConfig, version: Path) -> Completion | None:

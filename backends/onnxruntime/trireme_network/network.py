@@ -9,6 +9,7 @@ from trireme_triton.progress import Progress
 from trireme_triton.tensors import Answer, Inputs, InvalidRequest, Outputs
 
 from trireme_network.graph import RunFailed
+from trireme_network.input_shapes import InputShapes
 from trireme_network.neighbours import Neighbours
 from trireme_network.packed_segments import PackedSegments, Segment, SegmentRules, find_segments
 from trireme_network.pieces import Batch, Piece, Requests, busy_share
@@ -22,12 +23,15 @@ BUSY_SHARE = 0.8  # of the narrow streams' time that must be work, or the wide s
 class Network:
     """A graph, ready to answer.
 
-    `batches`: the graph has a batch dimension, so requests can run together. `segments`: how to find texts in
-    rows, if requests may also share rows.
+    `batches`: requests can run together, along the batch dimension. `segments`: how to find texts in rows, if requests
+    may also share rows.
     """
 
-    def __init__(self, pool: StreamPool, *, batches: bool, segments: SegmentRules | None = None) -> None:
+    def __init__(
+        self, pool: StreamPool, shapes: InputShapes, *, batches: bool, segments: SegmentRules | None = None
+    ) -> None:
         self._pool = pool
+        self._shapes = shapes
         self._batches = batches
         self._segments = segments
         self._neighbours = Neighbours()
@@ -60,7 +64,7 @@ class Network:
         items = 0
         for number, request in enumerate(requests):
             try:
-                _refuse_empty(request)
+                self._shapes.check(request)
                 if self._segments:
                     segments += find_segments(number, request, self._segments)
                 fit[number] = request
@@ -104,19 +108,6 @@ class Network:
             inputs = ", ".join(f"{name!r} of shape {list(values.shape)}" for name, values in request.items())
             return InvalidRequest(f"the network cannot compute inputs {inputs}: {result}", reason="network")
         return result
-
-
-def _refuse_empty(request: Inputs) -> None:
-    """Runtimes answer empty tensors with NaN.
-
-    Raises:
-        InvalidRequest: names the tensor.
-    """
-    for name, values in request.items():
-        if not values.size:
-            raise InvalidRequest(
-                f"input {name!r} has shape {list(values.shape)}; every dimension must be at least 1", reason="shape"
-            )
 
 
 def _all_finite(outputs: Outputs) -> bool:

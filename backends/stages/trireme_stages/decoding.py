@@ -7,6 +7,7 @@ frame is taken, transparency is laid over white, colour profiles are not applied
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ Image.MAX_IMAGE_PIXELS = None  # our own limit is stricter, and refuses instead 
 
 # A progressive JPEG may hold any number of passes over all its pixels, a few bytes each; encoders write about ten.
 _MAX_JPEG_SCANS = 100
+_MAX_JPEG_SEGMENTS = 10_000  # the largest comments, profiles and previews are cut into a few hundred
+# Markers of segments and of the end; in coded data 0xff is followed by 0 or 0xd0 to 0xd7 (ITU-T T.81, B.1.1).
+_JPEG_MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
+_SCAN, _END = b"\xff\xda", b"\xff\xd9"
 
 _UPRIGHT = {  # EXIF orientation to what undoes it (Exif 2.32, tag 274)
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -73,14 +78,33 @@ def decode(data: bytes, *, max_pixels: int, min_side: int) -> Decoded:
 def _format(data: bytes) -> str:
     """Pillow's name of the format, from the first bytes."""
     if data.startswith(b"\xff\xd8\xff"):
-        if data.count(b"\xff\xda") > _MAX_JPEG_SCANS:  # in coded data 0xff is followed by 0
-            raise InvalidRequest(f"a JPEG with more than {_MAX_JPEG_SCANS} scans", reason="too_large")
+        if data.count(_SCAN) > _MAX_JPEG_SCANS:  # or it lies outside the image: in a preview, in a film behind it
+            _check_scans(data)
         return "JPEG"
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "WEBP"
     raise InvalidRequest(f"{len(data)} bytes that are not a JPEG, PNG or WebP file", reason="format")
+
+
+def _check_scans(data: bytes) -> None:
+    """Goes from segment to segment as libjpeg does, up to the end of the image; what follows is not decoded.
+
+    Raises:
+        InvalidRequest: more scans or segments than any encoder writes.
+    """
+    scans, position = 0, 2
+    for _ in range(_MAX_JPEG_SEGMENTS):
+        marker = _JPEG_MARKER.search(data, position)
+        if marker is None or marker[0] == _END:
+            return
+        scans += marker[0] == _SCAN
+        if scans > _MAX_JPEG_SCANS:
+            raise InvalidRequest(f"a JPEG with more than {_MAX_JPEG_SCANS} scans", reason="too_large")
+        length = int.from_bytes(data[marker.end() : marker.end() + 2], "big")  # with its own two bytes
+        position = marker.end() + max(2, length)
+    raise InvalidRequest(f"a JPEG with more than {_MAX_JPEG_SEGMENTS} segments", reason="too_large")
 
 
 def _check_size(image: Image.Image, max_pixels: int) -> None:

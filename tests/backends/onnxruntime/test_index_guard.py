@@ -92,9 +92,30 @@ def test_no_index_at_all_is_none_outside(stream):
     assert run({"mask": np.array([False, False])})["y"].size == 0
 
 
+@pytest.mark.parametrize(("places", "batch_dims"), [([[0, 2], [3, -3]], 0), ([[2], [-3]], 1)])
+def test_a_gather_of_constant_places_loads(places, batch_dims):
+    table = parameter("x", (2 if batch_dims else 4, 3), ov.Type.f32)
+    guard = add_index_guard(ov.Model([ops.gather_nd(table, ops.constant(np.array(places)), batch_dims)], [table]))
+    assert not guard.computed
+
+
+@pytest.mark.parametrize("places", [[[0, 3]], [[4, 0]], [[0, -4]]])
+def test_constant_places_outside_keep_the_model_from_loading(places):
+    table = parameter("x", (4, 3), ov.Type.f32)
+    with pytest.raises(ConfigRefused, match="GatherND"):
+        add_index_guard(ov.Model([ops.gather_nd(table, ops.constant(np.array(places)))], [table]))
+
+
+def test_constant_indices_outside_the_table_are_refused(stream):
+    x = parameter("x", (-1, 3), ov.Type.f32)
+    run = stream(ops.gather(x, ops.constant(np.array([0, 3])), ops.constant(1)), [x])
+    with pytest.raises(RunFailed, match="outside its table of 3 rows"):
+        run({"x": np.ones((2, 3), np.float32)})
+
+
 def test_a_lookup_that_reads_foreign_memory_keeps_the_model_from_loading():
     indices, table = parameter("i", (-1, 1)), ops.constant(np.ones((4, 3), np.float32))
-    with pytest.raises(ConfigRefused, match=r"GatherND.*use onnxruntime"):
+    with pytest.raises(ConfigRefused, match=r"GatherND.*trireme\.runtime = onnxruntime, or use the official backend"):
         add_index_guard(ov.Model([ops.gather_nd(table, indices)], [indices]))
 
 

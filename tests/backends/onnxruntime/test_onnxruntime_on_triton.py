@@ -2,12 +2,14 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from onnx import TensorProto
 from small_networks import config, doubling, identity, tensor, text_config
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 pytestmark = pytest.mark.system
@@ -97,6 +99,29 @@ def test_a_bad_id_is_the_callers_fault_and_harms_nobody(client, model):
             assert answer.shape == (1, 1, 16)
 
 
+@pytest.mark.parametrize("model", SERVED)
+@pytest.mark.parametrize("rows", [-(2**63), 2**32])
+def test_a_batch_that_triton_cuts_to_nothing_fails_its_own_request_only(server, client, model, rows):
+    """Triton keeps 32 bits of it, takes the request for one without a batch and hands over tensors of one rank less."""
+    request = service_pb2.ModelInferRequest(model_name=model)
+    for name in ("input_ids", "attention_mask"):
+        request.inputs.add(name=name, datatype="INT64", shape=[rows, 3])
+        request.raw_input_contents.append(np.ones(3, np.int64).tobytes())
+
+    def refusal():
+        with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as caught:
+            service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request, timeout=60)
+        return caught.value
+
+    with ThreadPoolExecutor(16) as pool:
+        refusals = [pool.submit(refusal) for _ in range(40)]
+        answers = [pool.submit(infer, client, model, np.full((1, 5), 7)) for _ in range(40)]
+        assert all(answer.result().shape == (1, 1, 16) for answer in answers)
+    for each in refusals:
+        assert each.result().code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "has shape [3]; it must be [batch, any]" in each.result().details()
+
+
 def test_strings_survive_the_way_through_triton(server):
     texts = [b"", b"a\0b", b"trailing\0", "😀 文字".encode(), b"x" * 100_000]
     tensor_in = triton_http.InferInput("x", [len(texts), 1], "BYTES")
@@ -121,8 +146,8 @@ def test_the_phases_of_the_start_are_on_metrics(server):
 def test_refusals_are_counted(server, client):
     with pytest.raises(InferenceServerException):
         infer(client, "onnxruntime", np.full((1, 5), 100))
-    (line,) = [line for line in server.metric_lines("trireme_stage_errors_total{") if 'model="onnxruntime"' in line]
-    assert 'reason="network"' in line
+    lines = [line for line in server.metric_lines("trireme_stage_errors_total{") if 'reason="network"' in line]
+    (line,) = [line for line in lines if 'model="onnxruntime"' in line]
     assert float(line.split()[-1]) >= 1
 
 

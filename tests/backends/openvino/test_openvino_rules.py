@@ -43,6 +43,16 @@ def test_a_smaller_batch_is_filled_up_if_the_config_says_so(load):
     assert answer["y"].tolist() == (2 * ROWS).tolist()
 
 
+@pytest.mark.parametrize("pads", ["YES", "NO"])
+@pytest.mark.parametrize("shape", [(2,), (8,), (), (8, 3)])
+def test_another_shape_is_refused_before_the_batch_is_filled_up(load, pads, shape):
+    network = load(doubling(), config(max_batch_size=8, parameters={"ENABLE_BATCH_PADDING": pads}))
+    full_batch = {"x": np.ones((8, 2), np.float32)}
+    refusal, answer = network.answer([{"x": np.ones(shape, np.float32)}, full_batch])
+    assert str(refusal) == f"input 'x' has shape {list(shape)}; it must be [batch, 2]"
+    assert answer["y"].tolist() == [[2, 2]] * 8
+
+
 @pytest.mark.parametrize("kind", ["GPU", "MODEL"])
 def test_other_kinds_than_cpu_are_refused(load, kind):
     refused(load, doubling(), full(), "CPUs only", kind)

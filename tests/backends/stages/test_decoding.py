@@ -1,7 +1,9 @@
 """Files that lie: bombs, truncated and broken images are refused, whatever the decoder thinks of them."""
 
+import contextlib
 import io
 import struct
+import time
 import tracemalloc
 import warnings
 import zlib
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
-from trireme_stages.decoding import decode
+from trireme_stages.decoding import _format, decode
 from trireme_triton.tensors import InvalidRequest
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -98,6 +100,68 @@ def test_a_jpeg_of_endless_scans_is_refused_unread():
     scan = data.index(b"\xff\xda")
     assert decode(data, max_pixels=10_000, min_side=8).full_size == (40, 30)
     assert "more than 100 scans" in str(refusal(data[:scan] + b"\xff\xda\0\0" * 101 + data[scan:]))
+
+
+def restarting(scans):
+    """A JPEG with restart markers whose image of one scan is followed by so many further ones."""
+    data = encoded("JPEG", (40, 30), restart_marker_blocks=1)
+    scan = data.index(b"\xff\xda")
+    return data[:-2] + data[scan:-2] * scans + data[-2:]
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\xff\xda\0\0" * 1_000_000, b"\xff\xda" * 2_000_000, b"\xff\xd9" + b"\xff\xda\0\x0c" * 500]
+)
+@pytest.mark.parametrize("progressive", [False, True])
+def test_what_follows_the_end_of_a_jpeg_is_not_counted(progressive, tail):
+    """As the film that telephones put behind a photograph."""
+    data = encoded("JPEG", progressive=progressive)
+    expected = decode(data, max_pixels=10_000, min_side=8).pixels
+    assert decode(data + tail, max_pixels=10_000, min_side=8).pixels.tobytes() == expected.tobytes()
+
+
+def test_what_a_segment_of_a_jpeg_holds_is_not_counted():
+    """As an embedded preview or a colour profile."""
+    data = encoded("JPEG")
+    segment = b"\xff\xe5" + struct.pack(">H", 2 + 60_000) + b"\xff\xda\0\x0c" * 15_000
+    expected = decode(data, max_pixels=10_000, min_side=8).pixels
+    found = decode(data[:2] + segment * 3 + data[2:], max_pixels=10_000, min_side=8).pixels
+    assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        b"",
+        b"\xff\x02\xff\xff",  # no marker of a segment: libjpeg looks for the next one right behind it
+        b"\xff\xd3\xff\xff",  # restarts, and padding before a marker, have no length either
+        b"\xff\xff\xff",
+        b"\xff\xe5\0\0",  # a length that is none
+    ],
+)
+def test_scans_hide_behind_nothing_that_is_not_skipped(hidden):
+    scan = hidden + b"\xff\xda\0\x08\x01\x01\0\0\0\0"
+    data = encoded("JPEG", progressive=True)
+    begin = data.index(b"\xff\xda")
+    assert "more than 100 scans" in str(refusal(data[:begin] + scan * 101 + data[begin:]))
+
+
+def test_scans_between_coded_data_are_counted():
+    assert "more than 100 scans" in str(refusal(restarting(101)))
+
+
+@pytest.mark.parametrize(
+    "unit", [b"\xff\0", b"\xff\xd0", b"\xff", b"\xff\xe5\0\x02", b"\xff\xe5\0\0", b"\xff\xe5\xff\xff", b"\x01"]
+)
+def test_a_large_jpeg_of_any_bytes_is_counted_in_one_pass(unit):
+    data = encoded("JPEG")
+    begin = data.index(b"\xff\xda")
+    scans = b"\xff\xda\0\x02" * 101
+    large = data[:begin] + unit * (50_000_000 // len(unit)) + data[begin:] + scans
+    begin_s = time.process_time()
+    with contextlib.suppress(InvalidRequest):
+        _format(large)
+    assert time.process_time() - begin_s < 4
 
 
 def refused_or_decoded(data):
