@@ -14,12 +14,16 @@ from trireme_export.intake import family_of
 from trireme_export.text_samples import PARITY_TEXTS
 from trireme_export.tokenizer_facts import FILE
 
+# Keys of a model in tokenizer.json that leave the split to chance, by what turns that off.
+_RANDOM = {"dropout": "null or 0", "alpha": "null", "nbest_size": "null"}
+
 
 def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokenizer:
     """The checkpoint's own tokenizer, without the truncation and padding that it may carry.
 
     Raises:
-        CheckpointRefused: it is damaged or not there, or gives ids that the encoder does not have.
+        CheckpointRefused: it is damaged or not there, splits a text otherwise each time, or gives ids that the encoder
+            does not have.
     """
     if FILE not in checkpoint.files:
         folder = checkpoint.folder
@@ -32,6 +36,7 @@ def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokeniz
         tokenizer = Tokenizer.from_file(str(checkpoint.path(FILE)))
     except Exception as error:  # the library raises nothing narrower
         raise CheckpointRefused(f"{checkpoint.uri}: {FILE} is damaged: {error}") from error
+    _check_random(checkpoint, tokenizer)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     if largest >= config["vocab_size"]:
         raise CheckpointRefused(
@@ -41,6 +46,17 @@ def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokeniz
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _check_random(checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:
+    """What splits at random serves in training alone; a server has to give a text the same answer each time."""
+    for key, never in _RANDOM.items():
+        value = getattr(tokenizer.model, key, None)
+        if value:
+            raise CheckpointRefused(
+                f"{checkpoint.uri}: {FILE}: model.{key} is {value!r}: the same text is split otherwise each time, and "
+                f"its answers are as random. Set it to {never}: it is meant for training alone"
+            )
 
 
 def check_against_library(checkpoint: Checkpoint, tokenizer: Tokenizer, config: Mapping[str, Any]) -> None:

@@ -159,6 +159,17 @@ def test_a_tokenizer_whose_files_disagree_on_case(classifier):
     assert "save it again with save_pretrained" in said
 
 
+@pytest.mark.parametrize("dropout", [0.001, 0.1, 1.0])
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_a_tokenizer_that_splits_at_random(tmp_path, family, dropout):
+    write_tiny_classifier(tmp_path / "own", family)
+    path = tmp_path / "own" / "tokenizer.json"
+    edit(path, model=json.loads(path.read_bytes())["model"] | {"dropout": dropout})
+    said = refusal(tmp_path / "own")
+    assert f"tokenizer.json: model.dropout is {dropout}" in said
+    assert "Set it to null or 0" in said
+
+
 def test_a_slow_tokenizers_files_alone(classifier):
     vocabulary = AutoTokenizer.from_pretrained(classifier).get_vocab()
     (classifier / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)))
