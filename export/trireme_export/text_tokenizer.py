@@ -11,8 +11,8 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Placement
 from trireme_export.intake import family_of
-from trireme_export.text_samples import PARITY_TEXTS
 from trireme_export.tokenizer_facts import FILE
+from trireme_export.tokenizer_parity import check_same_ids
 
 # Keys of a model in tokenizer.json that leave the split to chance, by what turns that off.
 _RANDOM = {"dropout": "null or 0", "alpha": "null", "nbest_size": "null"}
@@ -66,22 +66,7 @@ def check_against_library(checkpoint: Checkpoint, tokenizer: Tokenizer, config: 
         CheckpointRefused: they differ for a text, or the special tokens are not those that the model was trained with.
     """
     original = library_tokenizer(checkpoint)
-    known = {**original.added_tokens_decoder, **tokenizer.get_added_tokens_decoder()}
-    for text in (*PARITY_TEXTS, *(f"row {token.content}oars" for token in known.values())):
-        encoded = original(text)
-        if any(encoded.get("token_type_ids", ())):
-            raise CheckpointRefused(
-                f"{checkpoint.uri}: AutoTokenizer gives tokens of {text!r} another type than 0, which is the only one "
-                "that the exported graph knows"
-            )
-        ours, theirs = tokenizer.encode(text).ids, list(encoded["input_ids"])
-        if ours != theirs:
-            place = next(at for at in range(len(ours) + 1) if ours[at : at + 1] != theirs[at : at + 1])
-            raise CheckpointRefused(
-                f"{checkpoint.uri}: {FILE} splits {text!r} into {len(ours)} tokens, AutoTokenizer into {len(theirs)}; "
-                f"token {place} is {ours[place : place + 1]} here and {theirs[place : place + 1]} there. "
-                "The files of the tokenizer contradict each other: save it again with save_pretrained"
-            )
+    check_same_ids(checkpoint, tokenizer, original)
     _check_special_tokens(checkpoint, tokenizer, original, config)
 
 
