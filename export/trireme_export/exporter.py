@@ -82,16 +82,12 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     if (reason := _why_export(entry.name, recipe, options, reporter)) is None:
         return
     reporter.say(entry.name, reason)
-    with reporter.phase(entry.name, "fetch checkpoint") as advance:
-        checkpoint = fetch_first(entry.sources, options.cache, advance)
-    with reporter.phase(entry.name, "read checkpoint"):
-        assembly = assemble(entry.task, checkpoint, options.cache)
-    for what, decided in assembly.decisions.items():
-        reporter.say(entry.name, f"{what}: {decided}")
     if options.dry_run:
+        _, assembly = _read(entry, options, reporter)
         _say_files(entry.name, assembly, read_versions(options.repository, entry.name).next, reporter)
         return
-    with staging_folder(options.repository) as staged:
+    with staging_folder(options.repository) as staged:  # before the work: of two exports one ends at once
+        checkpoint, assembly = _read(entry, options, reporter)
         versions = read_versions(options.repository, entry.name)
         new = _Staged(folder=staged, entry=entry.name, version=versions.next)
         _write_manifest(new, recipe, _make(new, checkpoint, assembly, reporter))
@@ -99,6 +95,16 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
             install(staged, options.repository, entry.name, versions.next)
             removed = remove_old(options.repository, entry.name, options.keep, versions.active, staged)
         _say_versions(options.repository, entry.name, versions, removed, reporter)
+
+
+def _read(entry: Entry, options: ExportOptions, reporter: Reporter) -> tuple[Checkpoint, Assembly]:
+    with reporter.phase(entry.name, "fetch checkpoint") as advance:
+        checkpoint = fetch_first(entry.sources, options.cache, advance)
+    with reporter.phase(entry.name, "read checkpoint"):
+        assembly = assemble(entry.task, checkpoint, options.cache)
+    for what, decided in assembly.decisions.items():
+        reporter.say(entry.name, f"{what}: {decided}")
+    return checkpoint, assembly
 
 
 def _why_export(entry: str, recipe: str, options: ExportOptions, reporter: Reporter) -> str | None:

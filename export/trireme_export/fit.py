@@ -36,11 +36,6 @@ def fit_of(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str
     known = isinstance(model_type, str) and model_type in FAMILIES | IMAGE_FAMILIES
     if not known and not is_timm(config):
         return None
-    for key in ("num_hidden_layers", "n_layers", "depths", "num_block_repeats"):
-        layers = config.get(key)
-        count = sum(each for each in layers if isinstance(each, int)) if isinstance(layers, list) else layers
-        if isinstance(count, int) and count > len(tensors):  # building them could take for ever
-            return Fit(refusal=f"config.json: {key} is {layers}, and there are {len(tensors)} tensors")
     return _build(config, tensors, task)
 
 
@@ -48,9 +43,11 @@ def _build(config: Mapping[str, Any], tensors: Sequence[StoredTensor], task: str
     import torch
 
     from trireme_export.intake import TensorsDoNotFit
+    from trireme_export.sizes import check_sizes
 
     build = _builder(config)
     try:
+        check_sizes(config, [each.shape for each in tensors])  # building them could take for ever
         with torch.device("meta"):
             build(config, {each.name: _empty(each) for each in tensors}, task)
     except TensorsDoNotFit as error:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from trireme_export.errors import InstallFailed
@@ -29,9 +29,12 @@ _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQ
 def staging_folder(repository: Path) -> Iterator[Path]:
     """A folder inside `repository`, on its file system, for one export at a time; what killed exports left is removed.
 
+    A repository that is made for it and stays empty is removed again.
+
     Raises:
         InstallFailed: another export runs, or the repository cannot be written.
     """
+    made = not repository.exists()
     try:
         repository.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(repository, os.O_RDONLY)
@@ -53,6 +56,9 @@ def staging_folder(repository: Path) -> Iterator[Path]:
             "--repository"
         ) from error
     finally:
+        if made:
+            with suppress(OSError):  # there is something in it
+                repository.rmdir()
         os.close(descriptor)
 
 

@@ -112,6 +112,22 @@ def load_strictly(
     Raises:
         CheckpointRefused: a tensor is missing, unexpected, given twice, or has another shape or kind of number.
     """
+    given = fitting(module, tensors, rename, ignorable)
+    for name, tensor in given.items():
+        if tensor.is_floating_point() and not tensor.is_meta and not bool(torch.isfinite(tensor).all()):
+            raise CheckpointRefused(f"tensor {name} holds numbers that are not finite")
+    expected = module.state_dict()
+    module.load_state_dict({name: tensor.to(expected[name].dtype) for name, tensor in given.items()}, strict=True)
+
+
+def fitting(
+    module: nn.Module, tensors: Mapping[str, Tensor], rename: Callable[[str], str], ignorable: Iterable[str] = ()
+) -> dict[str, Tensor]:
+    """The `tensors` by the names that `module` has for them, without reading their numbers.
+
+    Raises:
+        CheckpointRefused: a tensor is missing, unexpected, given twice, or has another shape or kind of number.
+    """
     expected = module.state_dict()
     patterns = tuple(ignorable)
     given: dict[str, Tensor] = {}
@@ -123,7 +139,7 @@ def load_strictly(
             given[target] = tensor
     _check_names(expected, given)
     _check_shapes(expected, given)
-    module.load_state_dict({name: tensor.to(expected[name].dtype) for name, tensor in given.items()}, strict=True)
+    return given
 
 
 class TensorsDoNotFit(CheckpointRefused):
@@ -153,8 +169,6 @@ def _check_shapes(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -
             raise CheckpointRefused(
                 f"tensor {name} is {tensor.dtype} {list(tensor.shape)}; needed is {wanted.dtype} {list(wanted.shape)}"
             )
-        if tensor.is_floating_point() and not tensor.is_meta and not bool(torch.isfinite(tensor).all()):
-            raise CheckpointRefused(f"tensor {name} holds numbers that are not finite")
 
 
 def _some(names: list[str]) -> str:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from trireme_export.errors import CheckpointRefused
 from trireme_export.image_families import IMAGE_FAMILIES
-from trireme_export.intake import load_strictly
+from trireme_export.intake import fitting, load_strictly
 from trireme_export.library_config import library_refusals, read_config
+from trireme_export.sizes import built_to_fit, check_sizes
 from trireme_export.task_detection import architectures_of
 
 
@@ -90,8 +91,13 @@ def _classifier(config: Mapping[str, Any], weights: Mapping[str, Tensor], *, tra
     from transformers import AutoModelForImageClassification
 
     family = IMAGE_FAMILIES[config["model_type"]]
-    classifier = _built(AutoModelForImageClassification, config, {}, traced=traced)
-    _check_head(classifier, weights)
+    check_sizes(config, [tensor.shape for tensor in weights.values()])
+
+    def check(empty: nn.Module) -> None:
+        _check_head(empty, weights)
+        fitting(empty, weights, _library_names(empty), family.ignorable)
+
+    classifier = built_to_fit(lambda: _built(AutoModelForImageClassification, config, {}, traced=traced), check)
     load_strictly(classifier, weights, _library_names(classifier), family.ignorable)
     return classifier
 
@@ -102,10 +108,18 @@ def _encoder(
     from transformers import AutoModel
 
     family = IMAGE_FAMILIES[config["model_type"]]
-    encoder: Any = _built(AutoModel, config, options, traced=traced)
-    library_name, prefix = _library_names(encoder), f"{encoder.base_model_prefix}."
-    load_strictly(encoder, weights, lambda name: library_name(name.removeprefix(prefix)), family.ignorable)
-    return encoder  # type: ignore[no-any-return]
+    check_sizes(config, [tensor.shape for tensor in weights.values()])
+
+    def name_in(encoder: Any) -> Callable[[str], str]:
+        library_name, prefix = _library_names(encoder), f"{encoder.base_model_prefix}."
+        return lambda name: library_name(name.removeprefix(prefix))
+
+    encoder = built_to_fit(
+        lambda: _built(AutoModel, config, options, traced=traced),
+        lambda empty: fitting(empty, weights, name_in(empty), family.ignorable),
+    )
+    load_strictly(encoder, weights, name_in(encoder), family.ignorable)
+    return encoder
 
 
 def _built(model: Any, config: Mapping[str, Any], options: Mapping[str, bool], *, traced: bool) -> nn.Module:
@@ -133,9 +147,9 @@ def _check_head(classifier: Any, weights: Mapping[str, Tensor]) -> None:
     """Every layer that makes logits has one row for each label."""
     for name, parameter in classifier.named_parameters():
         is_head = not name.startswith(f"{classifier.base_model_prefix}.") and name.endswith(".weight")
-        if is_head and name in weights and len(weights[name]) != len(parameter):
+        if is_head and name in weights and weights[name].shape[:1] != parameter.shape[:1]:
             raise CheckpointRefused(
-                f"config.json names {len(parameter)} labels, but {name} has rows for {len(weights[name])}: "
+                f"config.json names {len(parameter)} labels, but {name} has rows for {sum(weights[name].shape[:1])}: "
                 "give id2label one name for each row, in their order"
             )
 

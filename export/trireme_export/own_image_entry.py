@@ -20,6 +20,7 @@ from trireme_export.library_image_model import (
     is_classifier,
 )
 from trireme_export.library_processor import FILE, read_processor
+from trireme_export.sizes import check_sizes
 from trireme_export.task_detection import architectures_of, detect_task
 from trireme_export.weights import read_weights
 
@@ -27,6 +28,7 @@ from trireme_export.weights import read_weights
 def assemble_own_image(task: OwnModel, checkpoint: Checkpoint, cache: Path) -> Assembly:
     """Image to labels or to vector, with the checkpoint's own weights alone."""
     config = checkpoint.read_object("config.json")
+    check_sizes(config, [tensor.shape for tensor in read_weights(checkpoint, cache).values()])
     if _task(task, checkpoint, config) == "image-classification":
         return _classification(checkpoint, config, cache)
     return _embedding(task, checkpoint, config, cache)

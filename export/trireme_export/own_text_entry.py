@@ -22,6 +22,7 @@ from trireme_export.model_folder import model_folder
 from trireme_export.pair_golden import PairReference
 from trireme_export.pair_tokenizer import uses_token_types
 from trireme_export.sentence_layout import SentenceLayout, read_layout
+from trireme_export.sizes import check_sizes
 from trireme_export.steps import ScoreFunction
 from trireme_export.task_detection import MODULES, architectures_of, detect_task, without_mark
 from trireme_export.text_assembly import TextModel, classification_assembly, entities_assembly, reranking_assembly
@@ -71,6 +72,7 @@ def assemble_own_text(task: OwnModel, checkpoint: Checkpoint, cache: Path) -> As
     detected = detect_task(checkpoint, stated)
     asked = task.task or (None if detected is None else detected.task)
     config = without_mark(stated) if asked == "reranking" else stated
+    check_sizes(config, [tensor.shape for tensor in read_weights(checkpoint, cache).values()])
     library_config(config)
     check_against_library(checkpoint, read_tokenizer(checkpoint, config), config)
     _check_task(asked, checkpoint, config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, Literal
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Family
-from trireme_export.intake import classifier_name, encoder_name, family_of, load_strictly
+from trireme_export.intake import classifier_name, encoder_name, family_of, fitting, load_strictly
 from trireme_export.library_config import library_refusals, read_config
+from trireme_export.sizes import built_to_fit, check_sizes
 
 # `eager` is written out as matrix products, which exports to the smaller graph; None is what the library chooses.
 Attention = Literal["eager"] | None
@@ -47,9 +48,13 @@ def build_encoder(config: Mapping[str, Any], weights: Mapping[str, Tensor], atte
 
     family = family_of(config)
     options = {"add_pooling_layer": False} if family.pooler else {}
-    encoder = _built(AutoModel, config, attention, **options)
-    load_strictly(encoder, weights, partial(encoder_name, family=family), family.ignorable)
-    return encoder.eval()
+    return _filled(
+        lambda: _built(AutoModel, config, attention, **options),
+        config,
+        weights,
+        partial(encoder_name, family=family),
+        family.ignorable,
+    )
 
 
 CLASSIFIERS = {
@@ -68,17 +73,37 @@ def build_classifier(
         CheckpointRefused: a config key or a tensor is not accounted for, or the head has not one row for each label.
     """
     family = family_of(config)
-    classifier = _built(kind.library_class, config, attention)
     logits = f"{kind.logits(family)}.weight"
-    labels, head = classifier.get_parameter(logits).shape[0], weights.get(logits)
-    if head is not None and len(head) != labels:
-        raise CheckpointRefused(
-            f"config.json names {labels} labels, but {logits} has rows for {len(head)}: "
-            "give id2label one name for each row, in their order"
-        )
+
+    def build() -> nn.Module:
+        classifier = _built(kind.library_class, config, attention)
+        labels, head = classifier.get_parameter(logits).shape[0], weights.get(logits)
+        if head is not None and head.shape[:1] != (labels,):
+            raise CheckpointRefused(
+                f"config.json names {labels} labels, but {logits} has rows for {_rows(head)}: "
+                "give id2label one name for each row, in their order"
+            )
+        return classifier
+
     ignorable = [*family.ignorable, *(f"{family.encoder}.{pattern}" for pattern in family.ignorable)]
-    load_strictly(classifier, weights, partial(classifier_name, family=family), ignorable)
-    return classifier.eval()
+    return _filled(build, config, weights, partial(classifier_name, family=family), ignorable)
+
+
+def _rows(head: Tensor) -> int:
+    return head.shape[0] if head.shape else 0
+
+
+def _filled(
+    build: Callable[[], nn.Module],
+    config: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    rename: Callable[[str], str],
+    ignorable: Iterable[str],
+) -> nn.Module:
+    check_sizes(config, [tensor.shape for tensor in weights.values()])
+    model = built_to_fit(build, lambda empty: fitting(empty, weights, rename, ignorable))
+    load_strictly(model, weights, rename, ignorable)
+    return model.eval()
 
 
 def classifier_architecture(kind: Classifier, config: Mapping[str, Any]) -> str:

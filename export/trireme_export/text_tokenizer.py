@@ -11,15 +11,19 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Placement
 from trireme_export.intake import family_of
-from trireme_export.text_samples import PARITY_TEXTS
 from trireme_export.tokenizer_facts import FILE
+from trireme_export.tokenizer_parity import check_same_ids
+
+# Keys of a model in tokenizer.json that leave the split to chance, by what turns that off.
+_RANDOM = {"dropout": "null or 0", "alpha": "null", "nbest_size": "null"}
 
 
 def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokenizer:
     """The checkpoint's own tokenizer, without the truncation and padding that it may carry.
 
     Raises:
-        CheckpointRefused: it is damaged or not there, or gives ids that the encoder does not have.
+        CheckpointRefused: it is damaged or not there, splits a text otherwise each time, or gives ids that the encoder
+            does not have.
     """
     if FILE not in checkpoint.files:
         folder = checkpoint.folder
@@ -32,6 +36,7 @@ def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokeniz
         tokenizer = Tokenizer.from_file(str(checkpoint.path(FILE)))
     except Exception as error:  # the library raises nothing narrower
         raise CheckpointRefused(f"{checkpoint.uri}: {FILE} is damaged: {error}") from error
+    _check_random(checkpoint, tokenizer)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     if largest >= config["vocab_size"]:
         raise CheckpointRefused(
@@ -43,6 +48,17 @@ def read_tokenizer(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Tokeniz
     return tokenizer
 
 
+def _check_random(checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:
+    """What splits at random serves in training alone; a server has to give a text the same answer each time."""
+    for key, never in _RANDOM.items():
+        value = getattr(tokenizer.model, key, None)
+        if value:
+            raise CheckpointRefused(
+                f"{checkpoint.uri}: {FILE}: model.{key} is {value!r}: the same text is split otherwise each time, and "
+                f"its answers are as random. Set it to {never}: it is meant for training alone"
+            )
+
+
 def check_against_library(checkpoint: Checkpoint, tokenizer: Tokenizer, config: Mapping[str, Any]) -> None:
     """`tokenizer` gives the ids that the library's AutoTokenizer gives for this folder.
 
@@ -50,22 +66,7 @@ def check_against_library(checkpoint: Checkpoint, tokenizer: Tokenizer, config: 
         CheckpointRefused: they differ for a text, or the special tokens are not those that the model was trained with.
     """
     original = library_tokenizer(checkpoint)
-    known = {**original.added_tokens_decoder, **tokenizer.get_added_tokens_decoder()}
-    for text in (*PARITY_TEXTS, *(f"row {token.content}oars" for token in known.values())):
-        encoded = original(text)
-        if any(encoded.get("token_type_ids", ())):
-            raise CheckpointRefused(
-                f"{checkpoint.uri}: AutoTokenizer gives tokens of {text!r} another type than 0, which is the only one "
-                "that the exported graph knows"
-            )
-        ours, theirs = tokenizer.encode(text).ids, list(encoded["input_ids"])
-        if ours != theirs:
-            place = next(at for at in range(len(ours) + 1) if ours[at : at + 1] != theirs[at : at + 1])
-            raise CheckpointRefused(
-                f"{checkpoint.uri}: {FILE} splits {text!r} into {len(ours)} tokens, AutoTokenizer into {len(theirs)}; "
-                f"token {place} is {ours[place : place + 1]} here and {theirs[place : place + 1]} there. "
-                "The files of the tokenizer contradict each other: save it again with save_pretrained"
-            )
+    check_same_ids(checkpoint, tokenizer, original)
     _check_special_tokens(checkpoint, tokenizer, original, config)
 
 

@@ -16,6 +16,7 @@ from trireme_export.image_original import Floats, Pixels
 from trireme_export.image_preprocessing import Interpolation, Preprocessing, channels, normalization
 from trireme_export.intake import load_strictly
 from trireme_export.library_config import library_refusals
+from trireme_export.sizes import check_sizes
 from trireme_export.timm_config import TimmConfig
 
 # The library computes these from the sizes; older versions saved them.
@@ -60,11 +61,15 @@ def build_timm(config: TimmConfig, weights: Mapping[str, Tensor]) -> nn.Module:
         CheckpointRefused: timm is not there or does not know it, or a tensor is not accounted for.
     """
     timm = _timm()
+    asked = {**config.model_args, "num_classes": config.num_classes}
+    check_sizes(asked, [tensor.shape for tensor in weights.values()])
     if not timm.is_model(config.architecture):
         raise CheckpointRefused(f"config.json: timm {timm.__version__} has no architecture {config.architecture}")
     head = weights.get(f"{config.pretrained_cfg.get('classifier')}.weight")
-    if head is not None and len(head) != config.num_classes:
-        raise CheckpointRefused(f"config.json: num_classes is {config.num_classes}, and the head has {len(head)} rows")
+    if head is not None and head.shape[:1] != (config.num_classes,):
+        raise CheckpointRefused(
+            f"config.json: num_classes is {config.num_classes}, and the head has {sum(head.shape[:1])} rows"
+        )
     with library_refusals("config.json", "timm"):
         model: nn.Module = timm.create_model(
             config.architecture,

@@ -11,9 +11,10 @@ import pytest
 import torch
 from rich.console import Console
 from trireme_export import text_entry
-from trireme_export.errors import ParityFailed
+from trireme_export.errors import CheckpointRefused, InstallFailed, ParityFailed
 from trireme_export.exporter import ExportOptions, export_entry
 from trireme_export.files import hash_folder, sha256_of
+from trireme_export.install import staging_folder
 from trireme_export.installed import manifest_path, why_export
 from trireme_export.parity import compare
 from trireme_export.progress import Reporter
@@ -56,6 +57,16 @@ def run(entry, repository, **options):
 @pytest.fixture(scope="module")
 def manifest(exported):
     return json.loads(manifest_path(exported, "tiny").read_bytes())
+
+
+def test_of_two_exports_the_later_reads_nothing(tiny_folder, tmp_path):
+    (tiny_folder / "config.json").write_text("{")  # whoever read it would refuse it
+    repository = tmp_path / "repository"
+    with staging_folder(repository), pytest.raises(InstallFailed, match="another export is writing to it"):
+        run(tiny_entry(tiny_folder), repository)
+    with pytest.raises(CheckpointRefused):
+        run(tiny_entry(tiny_folder), repository)
+    assert not repository.exists()
 
 
 def test_an_exported_entry_is_intact_and_is_not_exported_again(entry, exported):

@@ -92,6 +92,18 @@ def check_whole(repository, *allowed):
     return version
 
 
+def test_a_repository_made_for_an_export_that_fails_is_removed_again(tmp_path):
+    with pytest.raises(ZeroDivisionError), staging_folder(tmp_path / "made"):
+        raise ZeroDivisionError
+    assert not (tmp_path / "made").exists()
+    with staging_folder(tmp_path / "made") as staged:
+        (staged.parent / "kept").mkdir()
+    assert (tmp_path / "made" / "kept").is_dir()
+    with staging_folder(tmp_path / "made"):
+        pass
+    assert (tmp_path / "made" / "kept").is_dir()
+
+
 def test_a_new_version_is_in_service_and_the_one_before_stays(tmp_path):
     put(tmp_path)
     put(tmp_path)

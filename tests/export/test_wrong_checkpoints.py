@@ -159,6 +159,31 @@ def test_a_tokenizer_whose_files_disagree_on_case(classifier):
     assert "save it again with save_pretrained" in said
 
 
+@pytest.mark.parametrize(
+    ("family", "part", "changes", "said"),
+    [
+        ("roberta", "normalizer", {"type": "NFC"}, "normalizer (NFC in tokenizer.json, nothing in AutoTokenizer)"),
+        ("bert", "model", {"max_input_chars_per_word": 50}, "max_input_chars_per_word (50 in tokenizer.json, 100 in"),
+    ],
+)
+def test_a_tokenizer_with_settings_that_the_library_ignores(tmp_path, family, part, changes, said):
+    write_tiny_classifier(tmp_path / "own", family)
+    path = tmp_path / "own" / "tokenizer.json"
+    edit(path, **{part: (json.loads(path.read_bytes())[part] or {}) | changes})
+    assert said in refusal(tmp_path / "own")
+
+
+@pytest.mark.parametrize("dropout", [0.001, 0.1, 1.0])
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_a_tokenizer_that_splits_at_random(tmp_path, family, dropout):
+    write_tiny_classifier(tmp_path / "own", family)
+    path = tmp_path / "own" / "tokenizer.json"
+    edit(path, model=json.loads(path.read_bytes())["model"] | {"dropout": dropout})
+    said = refusal(tmp_path / "own")
+    assert f"tokenizer.json: model.dropout is {dropout}" in said
+    assert "Set it to null or 0" in said
+
+
 def test_a_slow_tokenizers_files_alone(classifier):
     vocabulary = AutoTokenizer.from_pretrained(classifier).get_vocab()
     (classifier / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)))
