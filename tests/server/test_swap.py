@@ -116,8 +116,9 @@ def test_no_request_is_lost_when_another_version_comes_into_service_and_when_it_
         write_version(tide, 2, "FLOOD", input=[{"name": "text", "data_type": "TYPE_STRING", "dims": [-1]}])
         serve_version(tide, 2)
         wait_for_version(launcher, 2)
+        launcher.wait_until(lambda: answers["FLOOD"] > 50, 30, "requests")  # those under way may still say the other
         answers.pop("EBB")
-        launcher.wait_until(lambda: answers["FLOOD"] > 50, 30, "requests")
+        launcher.wait_until(lambda: answers["FLOOD"] > 100, 30, "requests")
         assert not answers["EBB"]
         serve_version(tide, 1)
         wait_for_version(launcher, 1)
