@@ -113,7 +113,7 @@ class Supervisor:
             case events.SwitchedOver(new=new):
                 self._rollout.adopt(new, self._worker)
                 for step in new.entry.steps:
-                    self._retire(step.name)
+                    self._retire(step.name, ends_when_idle=False)  # left alone, Triton ends them by itself
             case events.RolledOut(new=new, fault=fault):
                 self._rolled_out(new, fault)
             case events.RolloutRefused(entry=entry, reason=reason):
@@ -224,15 +224,15 @@ class Supervisor:
             self._parts.terminal.say(f"{model}: {trouble.verdict.text}; loading it again", "error")
             self._phases[model] = ModelPhase.DEAD
             self._reloads[model, trouble.verdict.kind] += 1
-            self._retired[model] = self._retire(model)
+            answers_in_execute = model not in self._parts.fleet.decoupled
+            self._retired[model] = self._retire(model, ends_when_idle=answers_in_execute)
             self._reason = f"{model}: {trouble.verdict.text}"
             if not self._mending.breaks([model], self._now):
                 raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
 
-    def _retire(self, model: str) -> list[Stub]:
+    def _retire(self, model: str, *, ends_when_idle: bool) -> list[Stub]:
         deadline = self._now + self._parts.config.shutdown_timeout_s
-        answers_in_execute = model not in self._parts.fleet.decoupled
-        return self._roster.retire(model, self._now, deadline, ends_when_idle=answers_in_execute)
+        return self._roster.retire(model, self._now, deadline, ends_when_idle=ends_when_idle)
 
     def _start_repairs(self) -> None:
         ports = {self._parts.config.http_port, self._parts.config.grpc_port}

@@ -1,5 +1,6 @@
 """Another version of an entry on a running server: it proves itself first, and no request is lost."""
 
+import json
 import os
 import signal
 import threading
@@ -102,6 +103,12 @@ def wait_for_version(launcher: Launcher, version: int) -> None:
     launcher.wait_until(lambda: launcher.status()["versions"]["tide"] == version, 60, f"version {version}")
 
 
+def unloading(launcher: Launcher) -> list[str]:
+    """The models of which Triton still holds a version that it is to let go."""
+    _, index = fetch(f"http://{launcher.http}/v2/repository/index", b"{}")
+    return [model["name"] for model in json.loads(index) if model.get("state") == "UNLOADING"]
+
+
 def test_no_request_is_lost_when_another_version_comes_into_service_and_when_it_goes_again(tide, launch):
     launcher = launch(tide)
     with callers(launcher) as answers:
@@ -109,13 +116,15 @@ def test_no_request_is_lost_when_another_version_comes_into_service_and_when_it_
         write_version(tide, 2, "FLOOD", input=[{"name": "text", "data_type": "TYPE_STRING", "dims": [-1]}])
         serve_version(tide, 2)
         wait_for_version(launcher, 2)
+        launcher.wait_until(lambda: answers["FLOOD"] > 50, 30, "requests")  # those under way may still say the other
         answers.pop("EBB")
-        launcher.wait_until(lambda: answers["FLOOD"] > 50, 30, "requests")
+        launcher.wait_until(lambda: answers["FLOOD"] > 100, 30, "requests")
         assert not answers["EBB"]
         serve_version(tide, 1)
         wait_for_version(launcher, 1)
         launcher.wait_until(lambda: answers["EBB"] > 50, 30, "requests")
     assert set(answers) <= {"EBB", "FLOOD"}, answers
+    launcher.wait_until(lambda: not unloading(launcher), 25, "the old versions to be gone")
     assert launcher.is_ready()
     assert launcher.status()["model_reloads"] == 0
 
