@@ -24,6 +24,14 @@ class TriremeGroup(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._found: dict[str, Subcommand] | None = None
+        self._help_is_wanted = False
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Help needs no more than a subcommand's own module."""
+        self._help_is_wanted = not {"-h", "--help"}.isdisjoint(args)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """The outermost handler: an error becomes one line on stderr and the exit status it carries, if any."""
@@ -50,11 +58,13 @@ class TriremeGroup(click.Group):
         subcommand = self._subcommands().get(cmd_name)
         if subcommand is None:
             return None
-        if subcommand.missing:
+        if subcommand.missing and not self._help_is_wanted:
             raise click.UsageError(subcommand.advice, ctx)
         try:
             command = subcommand.entry_point.load()
         except ImportError as error:
+            if subcommand.missing:
+                raise click.UsageError(subcommand.advice, ctx) from error
             raise click.ClickException(f"`trireme {cmd_name}` cannot be loaded: {error}") from error
         assert isinstance(command, click.Command), f"{subcommand.entry_point.value} is not a click command"
         return command

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trireme_client.errors import InvalidInput
+from trireme_client.reading import Piece, Source, pieces, sources
+
 if TYPE_CHECKING:
     from trireme_client.client import Client
     from trireme_client.endpoint import Protocol
-    from trireme_client.errors import InvalidInput
     from trireme_client.printing import Printer, View
-    from trireme_client.reading import Piece, Source
     from trireme_client.results import Classification
     from trireme_client.tasks import Result, Task
 
@@ -150,9 +151,7 @@ def rerank(documents: tuple[str, ...], query: str, top_k: int | None, **options:
     DOCUMENTS are arguments, or lines of --file, or lines of stdin. The best comes first; `index` counts them as given,
     from 0. Refused ones come last.
     """
-    from trireme_client.errors import InvalidInput
     from trireme_client.printing import RANKED, flushed, progress
-    from trireme_client.reading import pieces, sources
     from trireme_client.results import ranked
     from trireme_client.tasks import RERANK
 
@@ -247,9 +246,7 @@ def _run(
     note: Callable[[Result], None] = lambda _: None,
 ) -> None:
     """Send every item and print every outcome; `note` sees each result."""
-    from trireme_client.errors import InvalidInput
     from trireme_client.printing import flushed, progress
-    from trireme_client.reading import pieces, sources
 
     found = sources(arguments, options.files)
     printer = _printer(view, options)
@@ -258,7 +255,7 @@ def _run(
         for source, piece in pieces(found):
             outcomes = client.stream(task, piece.lines, options.model)
             with flushed(printer):
-                for item, outcome in _noted(outcomes, source, piece, options):
+                for item, outcome in _noted(outcomes, source, piece, options, view.item_name):
                     if isinstance(outcome, InvalidInput):
                         refused += 1
                     else:
@@ -269,14 +266,13 @@ def _run(
 
 
 def _noted(
-    outcomes: Iterable[Result | InvalidInput], source: Source, piece: Piece, options: _Options
+    outcomes: Iterable[Result | InvalidInput], source: Source, piece: Piece, options: _Options, item_name: str = "text"
 ) -> Iterator[tuple[str, Result | InvalidInput]]:
-    """The outcomes with their lines. A refused one ends the run, named by its line, unless it is to keep going."""
-    from trireme_client.errors import InvalidInput
-
+    """The outcomes with their lines. A refused one ends the run by its line, a file's by its name too."""
     for line, (item, outcome) in enumerate(zip(piece.lines, outcomes, strict=True), piece.first_line):
         if isinstance(outcome, InvalidInput) and not options.keep_going:
-            raise InvalidInput(f"{source.line_name} {line}: {outcome.message}")
+            file = f"{item!r}, " if item_name == "file" else ""
+            raise InvalidInput(f"{file}{source.line_name} {line}: {outcome.message}")
         yield item, outcome
 
 
@@ -287,8 +283,6 @@ def _printer(view: View[Result], options: _Options) -> Printer[Result]:
 
 
 def _end_with(refused: int) -> None:
-    from trireme_client.errors import InvalidInput
-
     if refused:
         raise InvalidInput(f"refused items: {refused}")
 

@@ -27,6 +27,7 @@ _ERRORS: dict[str, type[TriremeError]] = {
     "StatusCode.INVALID_ARGUMENT": InvalidInput,
     "StatusCode.NOT_FOUND": ModelNotFound,
 }
+_NOT_SPOKEN = "Socket closed"  # gRPC's words when it is answered in another protocol, or cut off
 # Without the last two a channel waits up to two minutes before it tries to reach a server that is back.
 _CHANNEL = [
     ("grpc.max_send_message_length", -1),
@@ -127,4 +128,8 @@ def _translated() -> Iterator[None]:
             raise DeadlineExceeded(message) from None
         if is_reloading(message):
             raise ServerUnavailable(message) from None
+        if message.endswith(_NOT_SPOKEN):
+            raise ServerUnavailable(
+                f"{message}: is this the gRPC port? HTTP's is asked with http://HOST:PORT"
+            ) from None
         raise _ERRORS.get(error.status(), ServerError)(message) from None

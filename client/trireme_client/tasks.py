@@ -53,7 +53,15 @@ def _encoded(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name}: not valid Unicode, {error.reason} at position {error.start}") from None
+        raise InvalidInput(f"{name}: {_why_not_unicode(error)}") from None
+
+
+def _why_not_unicode(error: UnicodeEncodeError) -> str:
+    """A byte of a file or of stdin that is not UTF-8 is here as a lone surrogate (PEP 383)."""
+    code = ord(error.object[error.start])
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"not UTF-8: byte 0x{code - 0xDC00:02x} after {error.start} characters"
+    return f"not valid Unicode, {error.reason} at position {error.start}"
 
 
 def encode_image(image: Image) -> Payload:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trireme_export.files import sha256_of
+from trireme_export.steps import entry_models
 
 CONFIG = "config.pbtxt"
 _PINNED = re.compile(r"^version_policy \{\s*specific \{\s*versions: (\d+)\s*\}", re.MULTILINE)  # as protobuf writes it
@@ -94,10 +95,28 @@ def faults_of(repository: Path, entry: str, version: int) -> Iterator[str]:
     if manifest is None:
         yield "its manifest is damaged"
         return
-    for model in manifest["models"]:
+    if manifest["models"] != entry_models(entry):
+        yield "its manifest is of other models"
+    for model in entry_models(entry):
         if not (repository / model / str(version)).is_dir():
             yield f"{model} is incomplete"
     for name, expected in manifest["artifacts"].items():
         path = repository / name
         if not path.is_file() or sha256_of(path) != expected["sha256"]:
             yield f"{name} is missing or was changed"
+    for path in _artifacts(repository, entry, version):
+        if path not in manifest["artifacts"]:
+            yield f"{path} is not in its manifest"
+
+
+def _artifacts(repository: Path, entry: str, version: int) -> Iterator[str]:
+    """Files of the steps' version folders. The manifest, hidden files, `__pycache__` and backups are none."""
+    for model in entry_models(entry)[:-1]:
+        folder = repository / model / str(version)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not any(map(_is_none, path.relative_to(folder).parts)):
+                yield path.relative_to(repository).as_posix()
+
+
+def _is_none(part: str) -> bool:
+    return part in {"manifest.json", "__pycache__"} or part.startswith(".") or part.endswith(("~", ".bak", ".orig"))

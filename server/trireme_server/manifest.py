@@ -58,6 +58,8 @@ class Manifest:
 
     file: Path
     entry: str
+    version: int
+    models: tuple[str, ...]  # of the entry
     task: str
     artifacts: Mapping[str, Artifact]  # by path relative to the repository
     golden: tuple[GoldenSample, ...]
@@ -77,6 +79,8 @@ def read_manifest(file: Path) -> Manifest:
         return Manifest(
             file=file,
             entry=document["entry"],
+            version=_integer(document["version"]),
+            models=tuple(map(_string, document["models"])),
             task=document["task"],
             artifacts={path: Artifact(each["sha256"], each["bytes"]) for path, each in document["artifacts"].items()},
             golden=tuple(_golden_sample(sample) for sample in document["golden"]),
@@ -86,6 +90,18 @@ def read_manifest(file: Path) -> Manifest:
         raise InvalidManifest(f"{file} cannot be read: {error}") from error
     except KeyError as error:
         raise InvalidManifest(f"{file} lacks {error}") from error
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"version is {value!r}, which is no whole number")
+    return value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"models holds {value!r} where a name belongs")
+    return value
 
 
 def _address(source: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from trireme_server.artifacts import HashCache, artifact_faults
 from trireme_server.export_advice import choose_version, export_anew
 from trireme_server.manifest import InvalidManifest, read_manifest
+from trireme_server.manifest_claims import false_claims, unnamed_files
 from trireme_server.preflight import Finding, Surroundings, fail, ok, warn
 from trireme_server.repository import Model, RepositoryError, read_repository
 from trireme_server.run_folder import our_backends
@@ -58,7 +59,9 @@ def _no_version(model: Model) -> str:
 
 def manifests(around: Surroundings) -> Iterator[Finding]:
     for entry in around.entries:
-        if entry.name in around.manifests:
+        if (manifest := around.manifests.get(entry.name)) is not None:
+            for claim in false_claims(manifest, entry):
+                yield fail(entry.name, claim, export_anew(entry, manifest))
             continue
         file = entry.manifest_file
         if file is None:
@@ -79,9 +82,10 @@ def artifacts(around: Surroundings) -> Iterator[Finding]:
         manifest = around.manifests.get(entry.name)
         if manifest is None:
             continue
-        faults = artifact_faults(around.config.repository, manifest, cache.sha256)
+        changed = artifact_faults(around.config.repository, manifest, cache.sha256)
+        faults = [*(f"{fault.path} {fault.what}" for fault in changed), *unnamed_files(manifest, entry)]
         for fault in faults:
-            yield fail(entry.name, f"{fault.path} {fault.what}", export_anew(entry, manifest))
+            yield fail(entry.name, fault, export_anew(entry, manifest))
         if not faults:
             yield ok(
                 entry.name, f"{len(manifest.artifacts)} artifacts as exported, {len(manifest.golden)} golden samples"

@@ -11,6 +11,7 @@ from trireme_server.exit_codes import VerifyCode
 from trireme_server.export_advice import export_anew
 from trireme_server.golden import Ask, Comparison, judge
 from trireme_server.manifest import InvalidManifest, Manifest, read_manifest
+from trireme_server.manifest_claims import false_claims, unnamed_files
 from trireme_server.repository import Entry, read_repository
 from trireme_server.triton_api import TritonRefused, TritonUnreachable
 from trireme_server.verify_wires import Wire
@@ -105,9 +106,10 @@ def _changed(entry: Entry, manifest: Manifest | None, found: str) -> Problem:
 
 def _what_it_leaves_out(manifest: Manifest, entry: Entry) -> Iterator[str]:
     """Why all that the manifest says may hold, and the entry is not verified all the same."""
-    if manifest.entry != entry.name:
-        yield f"{manifest.file} is the manifest of another entry, {manifest.entry!r}"
-    if not manifest.artifacts:
+    yield from false_claims(manifest, entry)
+    if manifest.artifacts:
+        yield from unnamed_files(manifest, entry)
+    else:
         yield f"{manifest.file} names no artifacts"
     if not manifest.golden:
         yield f"{manifest.file} has no golden samples"

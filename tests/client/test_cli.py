@@ -17,6 +17,7 @@ def metadata(tmp_path: Path) -> Path:
         tmp_path,
         entry_points={
             "ghost": "nowhere:command [ghost]",
+            "shadow": "trireme_client.commands:health [ghost]",
             "twin": "trireme_client.commands:health [present]",
             "outdated": "nowhere:command [outdated]",
         },
@@ -34,7 +35,7 @@ def test_help_lists_the_commands_whose_extra_is_installed(metadata: Path) -> Non
     assert result.returncode == 0
     listed = {line.split()[0] for line in result.stdout.decode().partition("Commands:")[2].splitlines() if line.strip()}
     assert {"embed", "classify", "classify-image", "embed-image", "models", "health", "twin"} <= listed
-    assert not {"ghost", "outdated"} & listed
+    assert not {"ghost", "shadow", "outdated"} & listed
 
 
 @pytest.mark.parametrize(("name", "missing"), [("ghost", "there-is-no-such-package>=1"), ("outdated", "click<1")])
@@ -42,6 +43,18 @@ def test_a_command_whose_extra_is_missing_says_how_to_get_it(metadata: Path, nam
     result = run(metadata, name, "--anything")
     assert result.returncode == 2
     assert f"`trireme {name}` needs {missing}: pip install 'trireme[{name}]'" in result.stderr.decode()
+
+
+def test_help_needs_no_extra(metadata: Path) -> None:
+    result = run(metadata, "shadow", "--help")
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"Usage: trireme shadow" in result.stdout
+
+
+def test_a_command_that_not_even_its_module_is_there_for_says_how_to_get_it_instead_of_help(metadata: Path) -> None:
+    result = run(metadata, "outdated", "--help")
+    assert result.returncode == 2
+    assert "pip install 'trireme[outdated]'" in result.stderr.decode()
 
 
 def test_an_unknown_command_is_wrong_usage(metadata: Path) -> None:

@@ -149,6 +149,28 @@ def test_a_refused_line_ends_the_run_with_its_number_and_status_1(trireme: Calla
     assert result.stderr == b"Error: stdin, line 2: text: refused as asked; all else is allowed\n"
 
 
+def test_a_line_that_is_not_utf8_is_named_with_what_is_wrong_with_it(trireme: Callable[..., Any]) -> None:
+    result = trireme("embed", stdin="fine\nÜlo ".encode() + b"\xfff\n")
+    assert result.returncode == 1
+    assert result.stderr == b"Error: stdin, line 2: text: not UTF-8: byte 0xff after 4 characters\n"
+
+
+def test_a_refused_image_is_named_by_its_file(trireme: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "notes.md"
+    file.write_bytes(b"refuse")
+    result = trireme("classify-image", str(file), str(tmp_path / "x.jpg"))
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"Error: {str(file)!r}, argument 1: ".encode())
+
+
+def test_the_http_port_asked_over_grpc_is_told_from_a_server_that_is_gone(
+    trireme: Callable[..., Any], server: StandinServer
+) -> None:
+    result = trireme("embed", "text", "--protocol", "grpc", "--url", server.url("http").removeprefix("http://"))
+    assert result.returncode == 3
+    assert b"is this the gRPC port? HTTP's is asked with http://HOST:PORT" in result.stderr
+
+
 def test_keep_going_prints_what_was_refused_and_does_the_rest(trireme: Callable[..., Any]) -> None:
     result = trireme("embed", "--keep-going", stdin=b"fine\nrefuse\n\xff\nfine too\n")
     assert result.returncode == 1

@@ -56,6 +56,15 @@ def test_a_version_that_is_not_as_it_was_exported_stays_out_of_service(repositor
     assert [each.fault for each in report_versions(repository, "tiny")][1].startswith("tiny_network/2/model.onnx")
 
 
+@pytest.mark.parametrize("change", [{"models": ["tiny"]}, {"artifacts": {}}])
+def test_a_version_whose_manifest_leaves_something_out_stays_out_of_service(repository, change):
+    file = repository / "tiny_network/2/manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(VersionRefused, match=r"version 2 of tiny stays out .* manifest"):
+        roll_back(repository, "tiny", None)
+    check_whole(repository, 3)
+
+
 def test_it_waits_for_no_export_that_runs(repository):
     with staging_folder(repository), pytest.raises(InstallFailed, match="another export"):
         roll_back(repository, "tiny", None)

@@ -71,6 +71,11 @@ def write_model(repository: Path, name: str, config: Mapping[str, Any], *, versi
     (folder / "config.pbtxt").write_text(text_format.MessageToString(message))
 
 
+def pin(repository: Path, model: str, version: int) -> None:
+    with (repository / model / "config.pbtxt").open("a") as config:
+        config.write(f"version_policy {{ specific {{ versions: {version} }} }}\n")
+
+
 def write_manifest(
     repository: Path, entry: str, beside: str, answers: Mapping[str, str], *files: str, version: int = 1
 ) -> Path:
@@ -88,7 +93,8 @@ def write_manifest(
         for text, answer in answers.items()
     ]
     source = {"uri": f"hf://fleet/{entry}@1"}
-    manifest = {"schema": 1, "entry": entry, "version": version, "task": "test", "source": source}
+    models = [entry, *(folder.name for folder in repository.glob(f"{entry}_*"))]
+    manifest = {"schema": 1, "entry": entry, "version": version, "models": models, "task": "test", "source": source}
     file = repository / beside / str(version) / "manifest.json"
     file.write_text(json.dumps(manifest | {"artifacts": artifacts, "golden": golden}))
     return file

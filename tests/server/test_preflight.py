@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import PROBE, decoupled, ensemble, free_ports, probe, write_manifest, write_model
+from launching import PROBE, decoupled, ensemble, free_ports, pin, probe, write_manifest, write_model
 from trireme_server import machine_checks, repository_checks, software_checks
 from trireme_server.find_server import ServerNotFound, find_installation
 from trireme_server.machine import Machine
@@ -183,6 +183,9 @@ def test_an_entry_without_a_manifest_is_unproved(tmp_path):
         ({"schema": 2}, "has schema 2"),
         ({"golden": [{"inputs": []}]}, "lacks 'outputs'"),
         ({"artifacts": []}, "cannot be read"),
+        ({"entry": "rudder"}, "is the manifest of another entry, 'rudder'"),
+        ({"version": 2}, "is of version 2, and lies in that of 1"),
+        ({"models": ["echo"]}, "is of the models echo; the entry has echo_first, echo_second, echo"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused(repository, change, what):
@@ -190,6 +193,12 @@ def test_a_manifest_that_cannot_be_used_is_refused(repository, change, what):
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     (text,) = only(Level.FAIL, repository_checks.manifests, around(repository))
     assert what in text
+
+
+def test_a_file_that_the_manifest_does_not_name_is_not_served(repository):
+    (repository / "echo_first" / "1" / "labels.json").write_text("[]")
+    (text,) = only(Level.FAIL, repository_checks.artifacts, around(repository))
+    assert "manifest.json does not name echo_first/1/labels.json -> trireme export hf://fleet/echo@1" in text
 
 
 def test_an_unknown_check_of_a_golden_sample_is_refused(repository):
@@ -247,11 +256,6 @@ def test_a_config_that_cannot_be_read_is_named_with_the_place(repository):
     (repository / "echo" / "config.pbtxt").write_text("name: 3\nnonsense")
     (text,) = only(Level.FAIL, repository_checks.repository, around(repository))
     assert "echo/config.pbtxt" in text
-
-
-def pin(repository: Path, model: str, version: int) -> None:
-    with (repository / model / "config.pbtxt").open("a") as config:
-        config.write(f"version_policy {{ specific {{ versions: {version} }} }}\n")
 
 
 def add_version(repository: Path, version: int) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from launching import probe, write_manifest, write_model
+from launching import pin, probe, write_manifest, write_model
 from trireme_server.exit_codes import VerifyCode
 from trireme_server.repository import read_repository
 from trireme_server.verify import check_files
@@ -28,6 +28,11 @@ def test_a_remembered_hash_is_not_trusted(repository, monkeypatch):
         ({"golden": [{"inputs": [], "outputs": []}]}, "golden sample 1 has no outputs"),
         ({"artifacts": {}}, "names no artifacts"),
         ({"entry": "rudder"}, "is the manifest of another entry, 'rudder'"),
+        ({"version": 2}, "is of version 2, and lies in that of 1"),
+        ({"version": "1"}, "version is '1', which is no whole number"),
+        ({"models": ["echo"]}, "is of the models echo; the entry has echo_first, echo_second, echo"),
+        ({"models": ["echo_first", "echo_second", "echo", "rudder"]}, "is of the models"),
+        ({"models": [1]}, "models holds 1 where a name belongs"),
     ],
 )
 def test_an_entry_with_nothing_to_compare_with_is_not_verified(repository, content, said):
@@ -39,6 +44,43 @@ def test_an_entry_with_nothing_to_compare_with_is_not_verified(repository, conte
     (problem,) = problems(repository, "echo")
     assert problem.code is VerifyCode.CHANGED
     assert said in problem.found
+
+
+@pytest.mark.parametrize("name", ["version", "models"])
+def test_a_manifest_says_of_which_version_and_models_it_is(repository, name):
+    file = repository / "echo_second" / "1" / "manifest.json"
+    file.write_text(json.dumps({key: value for key, value in json.loads(file.read_text()).items() if key != name}))
+    (problem,) = problems(repository, "echo")
+    assert problem.found.endswith(f"lacks '{name}'")
+
+
+@pytest.mark.parametrize("path", ["echo_first/1/labels.json", "echo_second/1/deep/weights.bin"])
+def test_a_file_that_the_manifest_does_not_name_is_not_verified(repository, path):
+    (repository / path).parent.mkdir(exist_ok=True)
+    (repository / path).write_text("[]")
+    (problem,) = problems(repository, "echo")
+    assert problem.code is VerifyCode.CHANGED
+    assert problem.found.endswith(f"echo_second/1/manifest.json does not name {path}")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "echo_first/1/.DS_Store",
+        "echo_first/1/__pycache__/model.cpython-311.pyc",
+        "echo_first/1/labels.json~",
+        "echo_first/1/labels.json.bak",
+        "echo_first/1/labels.json.orig",
+        "echo_first/config.pbtxt.bak",
+        "echo_first/2/model.bin",
+        "echo/1/echo.pbtxt",
+    ],
+)
+def test_what_no_model_reads_may_lie_there(repository, path):
+    pin(repository, "echo_first", 1)
+    (repository / path).parent.mkdir(exist_ok=True)
+    (repository / path).write_text("[]")
+    assert not problems(repository, "echo")
 
 
 @pytest.mark.parametrize(
