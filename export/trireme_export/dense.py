@@ -50,7 +50,7 @@ def read_dense(checkpoint: Checkpoint, folder: str, width: int, cache: Path) -> 
     config = read_settings(checkpoint, name, _KEYS, {**IN_PLACE, "use_residual": False})
     if missing := sorted(_KEYS - config.keys()):
         raise CheckpointRefused(f"{checkpoint.uri}: {name}: {', '.join(missing)}: missing")
-    if config["activation_function"] not in ACTIVATIONS:
+    if not isinstance(config["activation_function"], str) or config["activation_function"] not in ACTIVATIONS:
         raise CheckpointRefused(
             f"{checkpoint.uri}: {name}: activation_function is {config['activation_function']!r}; "
             f"{', '.join(ACTIVATIONS)} can be exported"
@@ -59,6 +59,15 @@ def read_dense(checkpoint: Checkpoint, folder: str, width: int, cache: Path) -> 
         raise CheckpointRefused(
             f"{checkpoint.uri}: {name}: in_features is {config['in_features']!r}; the encoder's vectors have {width}"
         )
+    weights = read_weights(checkpoint, cache, folder)
+    outputs = weights["linear.weight"].shape[:1] if "linear.weight" in weights else ()
+    if type(config["out_features"]) is not int or outputs != (config["out_features"],):
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {name}: out_features is {config['out_features']!r}; linear.weight of its weights has "
+            f"{sum(outputs)} rows"
+        )
+    if type(config["in_features"]) is not int or type(config["bias"]) is not bool:
+        raise CheckpointRefused(f"{checkpoint.uri}: {name}: in_features must be a whole number, and bias true or false")
     dense = Dense(config)
-    load_strictly(dense, read_weights(checkpoint, cache, folder), lambda tensor: tensor)
+    load_strictly(dense, weights, lambda tensor: tensor)
     return dense.eval()

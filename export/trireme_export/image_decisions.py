@@ -15,6 +15,7 @@ from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
 from trireme_export.library_config import library_refusals
 
+MAX_SIDE = 4096  # pixels; one image of them is 200 MB of floats to a network
 _SHOWN = 8  # labels
 
 
@@ -36,8 +37,13 @@ def columns_of(model: nn.Module, preprocessing: Preprocessing, file: str, librar
     """How many numbers the model gives for an image of the size that `file` says.
 
     Raises:
-        CheckpointRefused: it takes no images of that size.
+        CheckpointRefused: it takes no images of that size, or they are too large to be tried.
     """
+    if not 1 <= preprocessing.size <= MAX_SIDE or preprocessing.resize > MAX_SIDE:
+        raise CheckpointRefused(
+            f"{file}: images of {preprocessing.size} pixels, cut out of {preprocessing.resize}; 1 to {MAX_SIDE} can be "
+            "exported"
+        )
     with library_refusals(f"{file}: images of {preprocessing.size} pixels", library), torch.inference_mode():
         return int(model(torch.zeros(1, 3, preprocessing.size, preprocessing.size)).shape[1])
 

@@ -212,7 +212,7 @@ def _embedding(layout: SentenceLayout, checkpoint: Checkpoint, config: dict[str,
     windows = decide_windows(checkpoint, positions, "mean", layout.trained_length)
     assembly = sentence_embedding(checkpoint, cache, windows, layout, precision=PRECISION)
     found = {
-        "architecture": ", ".join(config.get("architectures") or [config["model_type"]]),
+        "architecture": ", ".join(architectures_of(config)) or config["model_type"],
         "task": "sentence-embedding",
         "pooling": layout.pooling.value + (f", then {layout.dense}" if layout.dense else ""),
         "normalise": "yes" if layout.normalize else "no",

@@ -13,12 +13,12 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import read_settings
 from trireme_export.task_detection import MODULES, SETTINGS
 from trireme_export.text_network import Pooling
+from trireme_export.tokenizer_facts import MIN_WINDOW
 
 TRANSFORMER = tuple(  # the library reads the first that is there
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-MIN_WINDOW = 8  # tokens, of which two or more are special
 IN_PLACE: Mapping[str, object] = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
 _PREFIX = "sentence_transformers."
 _PLAIN_TRANSFORMER: Mapping[str, object] = {
@@ -124,10 +124,13 @@ def _pooling(checkpoint: Checkpoint, name: str) -> Pooling:
     sizes = {"word_embedding_dimension", "embedding_dimension", "include_prompt"}  # no prompt is put before the texts
     settings = read_settings(checkpoint, name, {*sizes, "pooling_mode", *_OLD_MODES}, {})
     chosen = settings.get("pooling_mode", [mode for key, mode in _OLD_MODES.items() if settings.get(key)])
-    modes = [chosen] if isinstance(chosen, str) else chosen
-    if len(modes) != 1 or modes[0] not in _MODES:
-        raise CheckpointRefused(
-            f"{checkpoint.uri}: {name}: pools by {', '.join(modes) or 'nothing'}; "
-            f"exactly one of {', '.join(_MODES)} can be exported"
-        )
-    return _MODES[modes[0]]
+    match [chosen] if isinstance(chosen, str) else chosen:
+        case [str(mode)] if mode in _MODES:
+            return _MODES[mode]
+        case [*modes] if all(isinstance(mode, str) for mode in modes):
+            found = ", ".join(modes) or "nothing"
+        case _:
+            found = f"a pooling_mode of {chosen!r}"
+    raise CheckpointRefused(
+        f"{checkpoint.uri}: {name}: pools by {found}; exactly one of {', '.join(_MODES)} can be exported"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,11 @@ from trireme_export.errors import CheckpointRefused
 # How many times something is built or listed, each time with a tensor of its own.
 _LAYERS = {"num_hidden_layers", "num_layers", "n_layers", "num_block_repeats", "depths", "depth", "layers"}
 _ROWS = {"num_labels", "_num_labels", "num_classes"}  # how many names the library makes up
+_SIZES = {
+    *("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads"),
+    *("dim", "hidden_dim", "n_heads", "embedding_size", "hidden_sizes", "embed_dim", "num_heads"),
+    *("image_size", "patch_size", "num_channels"),
+}
 _MANY = 1 << 20  # what no size of a model has reached that is not also the size of a tensor
 _NO_SIZE = ("theta",)  # the base of rotary positions
 
@@ -35,14 +41,19 @@ def check_sizes(config: Mapping[str, Any], shapes: Collection[Sequence[int]]) ->
         CheckpointRefused: it asks for more layers or labels than there are tensors or rows, or for another such size.
     """
     rows = max((size for shape in shapes for size in shape), default=0)
-    _check_multiplied(config, len(shapes))
     for path, key, value in _numbers(config, ()):
-        if key in _LAYERS and value > len(shapes):
-            raise CheckpointRefused(f"config.json: {path} is {value:.15g}, and there are {len(shapes)} tensors")
-        if key in _ROWS and value > rows:
-            raise CheckpointRefused(f"config.json: {path} is {value:.15g}, and no tensor has more than {rows} rows")
-        if abs(value) > max(rows, _MANY) and not any(word in key for word in _NO_SIZE):
-            raise CheckpointRefused(f"config.json: {path} is {value:.15g}, and no tensor has more than {rows} rows")
+        why = None
+        if isinstance(value, float) and not math.isfinite(value):
+            why = "which is not finite"
+        elif (key in _SIZES and value < 1) or value < -_MANY:
+            why = "which is no size"
+        elif key in _LAYERS and value > len(shapes):
+            why = f"and there are {len(shapes)} tensors"
+        elif value > (rows if key in _ROWS else max(rows, _MANY)) and not any(word in key for word in _NO_SIZE):
+            why = f"and no tensor has more than {rows} rows"
+        if why is not None:
+            raise CheckpointRefused(f"config.json: {path} is {str(value)[:40]}, {why}")
+    _check_multiplied(config, len(shapes))
 
 
 def _check_multiplied(config: Mapping[str, Any], tensors: int) -> None:
@@ -54,11 +65,11 @@ def _check_multiplied(config: Mapping[str, Any], tensors: int) -> None:
         if sum(layers) * factor > tensors:
             raise CheckpointRefused(
                 f"config.json: {key} is {config[key]}"[:200]
-                + (f", times a depth_coefficient of {factor:.15g}" if factor != 1 else "")
+                + (f", times a depth_coefficient of {factor}" if factor != 1 else "")
                 + f", and there are {tensors} tensors"
             )
     if factor > max(tensors, 1):
-        raise CheckpointRefused(f"config.json: depth_coefficient is {factor:.15g}, and there are {tensors} tensors")
+        raise CheckpointRefused(f"config.json: depth_coefficient is {factor}, and there are {tensors} tensors")
 
 
 def _numbers(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, float]]:

@@ -11,7 +11,7 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Placement
 from trireme_export.intake import family_of
-from trireme_export.tokenizer_facts import FILE
+from trireme_export.tokenizer_facts import FILE, model_max_length
 from trireme_export.tokenizer_parity import check_same_ids
 
 # Keys of a model in tokenizer.json that leave the split to chance, by what turns that off.
@@ -101,6 +101,7 @@ def library_tokenizer(checkpoint: Checkpoint) -> Any:
     """
     from transformers import AutoTokenizer
 
+    model_max_length(checkpoint)  # the library compares it with numbers
     try:
         return AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # the library raises whatever the files make it do

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,10 +10,9 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.families import Placement
 from trireme_export.intake import family_of
-from trireme_export.sentence_layout import MIN_WINDOW
 from trireme_export.text_encoder import library_config
+from trireme_export.tokenizer_facts import MIN_WINDOW, TOKENIZER_CONFIG, model_max_length
 
-TOKENIZER_CONFIG = "tokenizer_config.json"
 MAX_WINDOWS = 256  # of one text; the stand-in answers with at most as many for each of a batch of 64
 MAX_TOKENS = 512 * MAX_WINDOWS  # of one text
 OVERLAP_SHARE = 8  # an eighth of a window is shared with the next
@@ -32,24 +30,17 @@ def decide_windows(
     checkpoint: Checkpoint, positions: int, combine: Literal["mean", "max"] | None, trained_length: int | None = None
 ) -> TextWindows:
     """Windows as long as the positions, `trained_length` and the tokenizer's `model_max_length` allow."""
-    limits = [positions, trained_length or positions, _model_max_length(checkpoint) or positions]
+    limits = [positions, trained_length or positions, model_max_length(checkpoint) or positions]
     length = min(limits)
+    if not MIN_WINDOW <= length <= MAX_TOKENS:
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: a window would have {length} tokens, by the positions in config.json and the limits in "
+            f"the tokenizer's files; {MIN_WINDOW} to {MAX_TOKENS} can be exported: set model_max_length in "
+            f"{TOKENIZER_CONFIG} to what the model was trained with"
+        )
     return TextWindows(
         max_length=length,
         overlap=length // OVERLAP_SHARE,
         max_windows=min(MAX_WINDOWS, max(1, MAX_TOKENS // length)),
         combine=combine,
     )
-
-
-def _model_max_length(checkpoint: Checkpoint) -> int | None:
-    """The library writes a number of thirty digits where nobody has said one."""
-    if TOKENIZER_CONFIG not in checkpoint.files:
-        return None
-    limit = checkpoint.read_object(TOKENIZER_CONFIG).get("model_max_length")
-    if limit is not None and (not isinstance(limit, int | float) or not MIN_WINDOW <= limit < math.inf):
-        raise CheckpointRefused(
-            f"{checkpoint.uri}: {TOKENIZER_CONFIG}: model_max_length is {limit!r}; it must be a number of tokens "
-            f"from {MIN_WINDOW}"
-        )
-    return None if limit is None else int(limit)

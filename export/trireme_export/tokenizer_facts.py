@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.gguf_header import GgufHeader
 
 FILE = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+MIN_WINDOW = 8  # tokens, of which two or more are special
 _OTHER_FILES = {"tokenizer.model": "SentencePiece", "spiece.model": "SentencePiece", "vocab.txt": "vocabulary file"}
 
 
@@ -55,6 +58,23 @@ def gguf_tokenizer_facts(header: GgufHeader, file: str) -> TokenizerFacts | None
         largest_id=len(tokens) - 1,
         model_vocabulary=embeddings[0][0] if embeddings else None,
     )
+
+
+def model_max_length(checkpoint: Checkpoint) -> int | None:
+    """How many tokens the tokenizer's files allow; the library writes thirty digits where nobody has said it.
+
+    Raises:
+        CheckpointRefused: it is no number of tokens.
+    """
+    if TOKENIZER_CONFIG not in checkpoint.files:
+        return None
+    limit = checkpoint.read_object(TOKENIZER_CONFIG).get("model_max_length")
+    if limit is not None and (type(limit) not in {int, float} or not MIN_WINDOW <= limit < math.inf):
+        raise CheckpointRefused(
+            f"{checkpoint.uri}: {TOKENIZER_CONFIG}: model_max_length is {limit!r}; it must be a number of tokens "
+            f"from {MIN_WINDOW}"
+        )
+    return None if limit is None else int(limit)
 
 
 def _from_json(checkpoint: Checkpoint, model_vocabulary: int | None) -> TokenizerFacts:

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
+from trireme_export.library_config import library_refusals
 from trireme_export.tokenizer_facts import FILE
 from trireme_export.tokenizer_probes import every_character, probe_texts
 from trireme_export.tokenizer_settings import (
@@ -71,14 +72,15 @@ def check_same_ids(checkpoint: Checkpoint, tokenizer: Tokenizer, original: Any) 
 def _first_difference(
     checkpoint: Checkpoint, tokenizer: Tokenizer, original: Any, texts: Sequence[str]
 ) -> _Difference | None:
-    encoded = original(list(texts), verbose=False)
+    with library_refusals("the tokenizer's files"):
+        encoded, own = original(list(texts), verbose=False), tokenizer.encode_batch(list(texts))
     mistyped = next((at for at, types in enumerate(encoded.get("token_type_ids", ())) if any(types)), None)
     if mistyped is not None:
         raise CheckpointRefused(
             f"{checkpoint.uri}: AutoTokenizer gives tokens of {texts[mistyped]!r} another type than 0, which is the "
             "only one that the exported graph knows"
         )
-    pairs = zip(texts, tokenizer.encode_batch(list(texts)), encoded["input_ids"], strict=True)
+    pairs = zip(texts, own, encoded["input_ids"], strict=True)
     return next(
         (_Difference(text=text, ours=a.ids, theirs=list(b)) for text, a, b in pairs if a.ids != list(b)),
         None,

@@ -60,6 +60,15 @@ def test_an_image_model_of_a_size_that_no_tensor_has(tmp_path, family, key):
     refused_at_once(tmp_path / "own", key, [HUGE] * lists[key] if key in lists else HUGE, "--dry-run")
 
 
+@pytest.mark.parametrize("side", [HUGE, 20_000, 0, -5])
+def test_images_of_a_size_that_nobody_can_try(tmp_path, side):
+    write_tiny_image_classifier(tmp_path / "own", "resnet")
+    edit(tmp_path / "own" / "preprocessor_config.json", size={"shortest_edge": side}, crop_pct=1.0)
+    began = time.monotonic()
+    assert "preprocessor_config.json" in refusal(tmp_path / "own", "--dry-run")
+    assert time.monotonic() - began < 20
+
+
 def test_a_few_layers_more_are_named_as_missing_tensors(tmp_path):
     write_tiny_classifier(tmp_path / "own", "bert")
     assert "missing: bert.encoder.layer.2" in refused_at_once(tmp_path / "own", "num_hidden_layers", 3, "--dry-run")
