@@ -23,3 +23,8 @@ def roll_back(entry: Entry) -> str:
     """What follows a complaint about the version in service; empty where there is no older one."""
     older = [each for each in entry.model.versions if entry.model.version is not None and each < entry.model.version]
     return f"; `trireme rollback {shlex.quote(entry.name)}` goes back to version {older[0]}" if older else ""
+
+
+def roll_back_to(entry: str, version: int | None) -> str:
+    """The command that puts `version` in service on disk."""
+    return f"`trireme rollback {shlex.quote(entry)} --to {version}`"

@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from trireme_server.export_advice import roll_back
 from trireme_server.golden import Ask, WrongAnswer, replay
 from trireme_server.golden_http import ask_http
 from trireme_server.manifest import GoldenSample
@@ -27,6 +26,10 @@ _UNHEALTHY = "is not healthy"
 
 class LoadFailed(Exception):
     """A model could not be brought to answer. The text holds Triton's own reason."""
+
+    def __init__(self, text: str, wrong: Entry | None = None) -> None:
+        super().__init__(text)
+        self.wrong = wrong  # the entry that answered its golden sample wrongly, if one did
 
     @property
     def may_pass(self) -> bool:
@@ -96,7 +99,7 @@ class Loader:
             for sample in self.golden.get(entry.name, ()):
                 replay(ask, entry.name, sample)
         except WrongAnswer as error:
-            raise LoadFailed(f"wrong answer to a golden sample: {error}{roll_back(entry)}") from error
+            raise LoadFailed(f"wrong answer to a golden sample: {error}", entry) from error
         except (TritonRefused, TritonUnreachable) as error:
             raise LoadFailed(f"model {entry.name!r} did not answer its golden sample: {error}") from error
 

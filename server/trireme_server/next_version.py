@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trireme_server.config_proto import ModelConfig
 from trireme_server.manifest import GoldenSample
 from trireme_server.repository import Entry
+from trireme_server.stub_watch import StallLimits
 
 
 class VersionRefused(Exception):
@@ -21,3 +22,5 @@ class NextVersion:
     entry: Entry
     configs: Mapping[str, ModelConfig]  # by model, all of them
     golden: tuple[GoldenSample, ...]
+    limits: Mapping[str, StallLimits]  # by model
+    with_stubs: frozenset[str]  # the models that run in stubs of the Python backend
