@@ -97,6 +97,9 @@ def next_version(prepared: Preparation, entry: str) -> NextVersion:
         faults = ["there is no manifest to say what is right"]
     if faults:
         raise VersionRefused("; ".join(faults))
+    version = around.entries[0].model.version
+    if version is None:
+        raise VersionRefused("it was removed meanwhile")
     found_now = dataclasses.replace(prepared, around=around)
     try:
         limits = _all_limits(found_now)
@@ -104,6 +107,7 @@ def next_version(prepared: Preparation, entry: str) -> NextVersion:
         raise VersionRefused(str(error)) from error
     return NextVersion(
         entry=around.entries[0],
+        version=version,
         configs=_configs(found_now),
         golden=around.manifests[entry].golden,
         limits=limits,

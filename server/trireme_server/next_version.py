@@ -20,6 +20,7 @@ class NextVersion:
     """Everything about it that the server does not know yet."""
 
     entry: Entry
+    version: int
     configs: Mapping[str, ModelConfig]  # by model, all of them
     golden: tuple[GoldenSample, ...]
     limits: Mapping[str, StallLimits]  # by model

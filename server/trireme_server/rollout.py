@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,7 +60,7 @@ class Rollout:
         if self._proved is not None and not self._mending.is_repairing(self._proved.name):
             swap, self._proved = self._proved, None
             self._mending.hold(swap.name)
-            self._keep(swap.new.entry)
+            self._held_next = HeldVersion(swap.new.entry.model.folder / str(swap.new.version))
             worker.switch(swap)
         elif self._running is None and now >= self._look_at:
             self._look_at = now + _LOOK_S
@@ -140,8 +141,7 @@ class Rollout:
         return {model for model in models if own_name(model) in self.parts.fleet.with_stubs}
 
     def _adopt(self, new: NextVersion, worker: Worker) -> None:
-        name, version = new.entry.name, new.entry.model.version
-        assert version is not None, "it is held"
+        name = new.entry.name
         entries = tuple(new.entry if entry.name == name else entry for entry in self.parts.fleet.entries)
         configs = {model: config.to_json() for model, config in new.configs.items()}
         before, fleet = self.parts.loader, self.parts.fleet
@@ -157,20 +157,15 @@ class Rollout:
             limits={**self.parts.limits, **limits},
         )
         worker.adopt(loader)
-        self.versions[name] = version
+        self.versions[name] = new.version
         self._held.pop(name).release()
-        assert self._held_next is not None, "it was there at the switch"
+        assert self._held_next is not None, "it was held before the switch"
         self._held[name], self._held_next = self._held_next, None
-
-    def _keep(self, entry: Entry) -> None:
-        """Keeps an export from removing the version that is about to be served."""
-        folder = entry.model.version_folder
-        self._held_next = HeldVersion(folder) if folder is not None else None  # None: removed; the switch will say so
 
     def _refuse(self, entry: str, reason: str) -> None:
         """The version on disk is not put in service, and the one before stays."""
         version = self.versions.get(entry)
-        advice = f"{roll_back_to(entry, version)} makes the next start take that one too"
+        advice = f"{roll_back_to(entry, version)} keeps it at the next start too"
         self.refused[entry] = f"{reason}; version {version} stays in service, and {advice}"
         kept = f"version {version} stays in service"
         said = f"{entry}: {kept}; the one that was to follow is not put in service: {reason}; {advice}"
@@ -189,7 +184,8 @@ class Rollout:
     def interrupted(self) -> None:
         """The server has gone; an exchange that ran is not tried again, for it may be what ended the server."""
         if self._adopted is not None:  # the next server is to find this version
-            self._adopted.show_own()
+            with suppress(OSError):  # then its start will say what is missing
+                self._adopted.show_own()
             self._adopted.hide_candidates()
         elif self._running is not None:
             self._refuse(self._running, "the server ended while it was being loaded")

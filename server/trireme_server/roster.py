@@ -122,7 +122,8 @@ class Roster:
         """The stub that runs the same instance now: Triton loaded the model again, and the old one took time to end."""
         if gone.instance is None:
             return None
-        others = (stub for stub in find_stubs(self._processes, self.server_pid) if stub.pid != gone.pid)
+        leaving = {gone.pid, *self._retired, *(each.stub.pid for each in self._draining_stubs())}
+        others = (stub for stub in find_stubs(self._processes, self.server_pid) if stub.pid not in leaving)
         return next((stub for stub in others if stub.instance == gone.instance), None)
 
     def retire(self, model: str, now: float, deadline: float, *, ends_when_idle: bool) -> list[Stub]:

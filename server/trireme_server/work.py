@@ -131,7 +131,8 @@ class Worker:
         swap = None
         try:
             swap = Swap(self._loader, read(), shown)
-            swap.prove()
+            if not self._retired.is_set():  # else it would be loaded by the next server
+                swap.prove()
         except Exception as error:  # whatever it is that a version on disk brings about, the one in service goes on
             self._refuse(entry, swap, error)
         else:
