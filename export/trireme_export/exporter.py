@@ -63,11 +63,13 @@ class _Staged:
             (self.of(step) / name).write_bytes(content)
 
     def artifacts(self) -> dict[str, dict[str, str | int]]:
-        """Every file of the steps' version folders by its path in the repository."""
-        files = sorted(path for path in self.folder.glob(f"{self.entry}_*/{self.version}/*") if path.is_file())
+        """Every file of the version's folders by its path in the repository, the configs among them."""
+        models = entry_models(self.entry)
+        files = sorted(path for model in models for path in (self.folder / model / str(self.version)).rglob("*"))
         return {
             path.relative_to(self.folder).as_posix(): {"sha256": sha256_of(path), "bytes": path.stat().st_size}
             for path in files
+            if path.is_file()
         }
 
 

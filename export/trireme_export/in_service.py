@@ -12,10 +12,7 @@ import os
 from pathlib import Path
 
 from trireme_export.files import write_whole
-from trireme_export.steps import entry_models
-from trireme_export.versions import CONFIG, read_versions, stored_config
-
-ACTIVE = "active"
+from trireme_export.versions import ACTIVE, CONFIG, models_of, read_versions, stored_config
 
 
 def put_in_service(repository: Path, entry: str, version: int, scratch: Path) -> None:
@@ -25,10 +22,11 @@ def put_in_service(repository: Path, entry: str, version: int, scratch: Path) ->
         scratch: a folder on the repository's file system, for what is about to be renamed.
     """
     pin_active(repository, entry, scratch)
-    for model in entry_models(entry):
+    models = models_of(repository, entry, version)
+    for model in models:
         os.utime(stored_config(repository, entry, version, model))  # Triton loads again what is newer than it was
     _point(repository, entry, version, scratch)
-    for model in entry_models(entry):  # has something to do only where no version was in service
+    for model in models:  # has something to do only where no version was in service
         config = repository / model / CONFIG
         if not config.is_file() or not filecmp.cmp(config, stored_config(repository, entry, version, model), False):
             _link_config(repository, entry, model, scratch)
@@ -40,7 +38,7 @@ def pin_active(repository: Path, entry: str, scratch: Path) -> None:
     if active is None or not _keep_configs(repository, entry, active):
         return
     _point(repository, entry, active, scratch)
-    for model in entry_models(entry):
+    for model in models_of(repository, entry, active):
         if not (repository / model / CONFIG).is_symlink():
             _link_config(repository, entry, model, scratch)
 
@@ -50,7 +48,7 @@ def _keep_configs(repository: Path, entry: str, version: int) -> bool:
 
     False: one is missing, and Triton cannot load the entry anyway.
     """
-    for model in entry_models(entry):
+    for model in models_of(repository, entry, version):
         stored, config = stored_config(repository, entry, version, model), repository / model / CONFIG
         if stored.is_file():
             continue

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trireme_export.catalogue import Entry
 from trireme_export.errors import InstallFailed
 from trireme_export.install import GENERATED
 from trireme_export.steps import entry_models
-from trireme_export.versions import CONFIG, faults_of, manifest_file, pinned_version, read_manifest, read_versions
+from trireme_export.versions import (
+    CONFIG,
+    faults_of,
+    manifest_file,
+    models_of,
+    pinned_version,
+    read_manifest,
+    read_versions,
+)
 
 
 def manifest_path(repository: Path, entry: str) -> Path:
@@ -27,20 +35,27 @@ def why_export(repository: Path, entry: str, recipe: str) -> str | None:
     manifest = read_manifest(repository, entry, versions.active)
     if manifest is not None and manifest["recipe"] != recipe:
         return "exported from another checkpoint or by another version"
-    for model in entry_models(entry):
-        config = repository / model / CONFIG
-        if not config.is_file() or pinned_version(config) not in {None, versions.active}:
-            return f"{model} is incomplete"
-    return next(faults_of(repository, entry, versions.active), None)
+    return next(_faults_in_service(repository, entry, versions.active), None)
 
 
 def rolled_back_from(repository: Path, entry: str, recipe: str) -> int | None:
-    """The version made by `recipe` that was taken out of service for an older one; None: there is none."""
-    for version in reversed(read_versions(repository, entry).newer):
+    """The intact version made by `recipe` that was taken out of service for an older one, which is intact as well."""
+    versions = read_versions(repository, entry)
+    if versions.active is None or any(_faults_in_service(repository, entry, versions.active)):
+        return None
+    for version in reversed(versions.newer):
         manifest = read_manifest(repository, entry, version)
-        if manifest is not None and manifest["recipe"] == recipe:
+        if manifest is not None and manifest["recipe"] == recipe and not any(faults_of(repository, entry, version)):
             return version
     return None
+
+
+def _faults_in_service(repository: Path, entry: str, version: int) -> Iterator[str]:
+    for model in models_of(repository, entry, version):
+        config = repository / model / CONFIG
+        if not config.is_file() or pinned_version(config) not in {None, version}:
+            yield f"{model} is incomplete"
+    yield from faults_of(repository, entry, version)
 
 
 def check_name_is_free(repository: Path, entry: Entry) -> None:

@@ -17,6 +17,7 @@ from trireme_export.files import sha256_of
 from trireme_export.steps import entry_models
 
 CONFIG = "config.pbtxt"
+ACTIVE = "active"
 _PINNED = re.compile(r"^version_policy \{\s*specific \{\s*versions: (\d+)\s*\}", re.MULTILINE)  # as protobuf writes it
 
 
@@ -85,6 +86,15 @@ def read_manifest(repository: Path, entry: str, version: int) -> dict[str, Any] 
     return manifest if all(map(isinstance, parts, (list, dict, str))) else None
 
 
+def models_of(repository: Path, entry: str, version: int) -> list[str]:
+    """The models of a version; where it has no manifest yet, or a damaged one, those that an export makes."""
+    try:
+        manifest = read_manifest(repository, entry, version)
+    except FileNotFoundError:
+        manifest = None
+    return entry_models(entry) if manifest is None else manifest["models"]
+
+
 def faults_of(repository: Path, entry: str, version: int) -> Iterator[str]:
     """What of a version is missing or was changed since it was exported.
 
@@ -100,6 +110,10 @@ def faults_of(repository: Path, entry: str, version: int) -> Iterator[str]:
     for model in entry_models(entry):
         if not (repository / model / str(version)).is_dir():
             yield f"{model} is incomplete"
+    if (repository / entry / ACTIVE).is_symlink():  # else the only configs are those in service
+        for config in (stored_config(repository, entry, version, model) for model in manifest["models"]):
+            if not config.is_file():
+                yield f"{config.relative_to(repository)} is missing"
     for name, expected in manifest["artifacts"].items():
         path = repository / name
         if not path.is_file() or sha256_of(path) != expected["sha256"]:

@@ -71,7 +71,7 @@ def assemble(prepared: Preparation, board: Board, inbox: Inbox) -> Parts:
         config=config,
         fleet=Fleet(prepared.around.entries, prepared.with_stubs),
         loader=_loader(prepared, configs),
-        limits={name: _limits(name, each, config.stall_timeout_s) for name, each in prepared.models.items()},
+        limits=_all_limits(prepared),
         start_server=lambda: TritonProcess(command, environment, prepared.folder),
         log=TritonLog(prepared.folder.log),
         terminal=prepared.terminal,
@@ -97,8 +97,22 @@ def next_version(prepared: Preparation, entry: str) -> NextVersion:
         faults = ["there is no manifest to say what is right"]
     if faults:
         raise VersionRefused("; ".join(faults))
-    configs = _configs(dataclasses.replace(prepared, around=around))
-    return NextVersion(entry=around.entries[0], configs=configs, manifest=around.manifests[entry])
+    version = around.entries[0].model.version
+    if version is None:
+        raise VersionRefused("it was removed meanwhile")
+    found_now = dataclasses.replace(prepared, around=around)
+    try:
+        limits = _all_limits(found_now)
+    except ServeError as error:
+        raise VersionRefused(str(error)) from error
+    return NextVersion(
+        entry=around.entries[0],
+        version=version,
+        configs=_configs(found_now),
+        manifest=around.manifests[entry],
+        limits=limits,
+        with_stubs=found_now.with_stubs,
+    )
 
 
 def _configs(prepared: Preparation) -> dict[str, ModelConfig]:
@@ -126,6 +140,11 @@ def _loader(prepared: Preparation, configs: Mapping[str, ModelConfig]) -> Loader
         ask_stream=partial(ask_stream, f"{config.url_host}:{config.grpc_port}"),
         parallel_loads=machine.cores + 2,
     )
+
+
+def _all_limits(prepared: Preparation) -> dict[str, StallLimits]:
+    busy_s = prepared.around.config.stall_timeout_s
+    return {name: _limits(name, each, busy_s) for name, each in prepared.models.items()}
 
 
 def _limits(model: str, config: ModelConfig, busy_s: float) -> StallLimits:

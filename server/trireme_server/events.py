@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from trireme_server.connections import Connection
 from trireme_server.mending import Repair
-from trireme_server.next_version import NextVersion
 from trireme_server.phases import EntryStart
 from trireme_server.status import ModelPhase
 from trireme_server.stub_watch import ModelProgress
+from trireme_server.swap import Swap
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,35 @@ class RepairFailed:
 
 
 @dataclass(frozen=True)
-class SwitchedOver:
-    """New requests to the entry go to its new version; the stubs of the old one's steps are about to go."""
+class Proved:
+    """The candidates of a new version have answered their golden samples."""
 
     generation: int
-    new: NextVersion
+    swap: Swap
+
+
+@dataclass(frozen=True)
+class SwitchedOver:
+    """New requests to the entry go to its new version, which runs as candidates."""
+
+    generation: int
+    swap: Swap
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The new version runs under the names of the old one; `fault`: why it does not, and the candidates go on."""
+
+    generation: int
+    swap: Swap
+    fault: str | None = None
 
 
 @dataclass(frozen=True)
 class RolledOut:
-    """The new version is in service; `fault`: why its steps could not be loaded under the names of the old ones."""
+    """The candidates have gone: the exchange is over."""
 
     generation: int
-    new: NextVersion
-    fault: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,17 +146,8 @@ class WorkerFailed:
     error: BaseException
 
 
+RolloutEvent: TypeAlias = Proved | SwitchedOver | Settled | RolledOut | RolloutRefused
 ServerEvent: TypeAlias = (
-    ServerLive
-    | ModelReached
-    | BroughtUp
-    | BringUpFailed
-    | Unloaded
-    | Repaired
-    | RepairFailed
-    | SwitchedOver
-    | RolledOut
-    | RolloutRefused
-    | Scraped
+    ServerLive | ModelReached | BroughtUp | BringUpFailed | Unloaded | Repaired | RepairFailed | Scraped | RolloutEvent
 )
 Event: TypeAlias = StopRequested | WorkerFailed | ServerEvent

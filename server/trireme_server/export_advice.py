@@ -30,6 +30,11 @@ def roll_back(entry: Entry) -> str:
     return f"; `{_with_versions('rollback', entry)}` goes back to version {older[0]}" if older else ""
 
 
+def roll_back_to(entry: Entry, version: int | None) -> str:
+    """The command that puts `version` in service on disk."""
+    return f"`{_with_versions('rollback', entry, f'--to {version}')}`"
+
+
 def choose_version(entry: Entry) -> str:
     """What to do about steps of different versions."""
     return (

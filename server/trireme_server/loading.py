@@ -28,6 +28,10 @@ _UNHEALTHY = "is not healthy"
 class LoadFailed(Exception):
     """A model could not be brought to answer. The text holds Triton's own reason."""
 
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(text)
+        self.fix = fix  # the commands that bring a right version, if it is the version that is wrong
+
     @property
     def may_pass(self) -> bool:
         """Whether another attempt, with new stubs, may succeed."""
@@ -99,10 +103,10 @@ class Loader:
             for sample in manifest.golden:
                 replay(ask, entry.name, sample)
         except WrongAnswer as error:
-            raise LoadFailed(f"wrong answer to a golden sample: {error} -> {_fix(entry, manifest)}") from error
+            raise LoadFailed(f"wrong answer to a golden sample: {error}", _fix(entry, manifest)) from error
         except TritonRefused as error:
             found = f"model {entry.name!r} did not answer its golden sample: {error}"
-            raise LoadFailed(f"{found} -> {_fix(entry, manifest)}") from error
+            raise LoadFailed(found, _fix(entry, manifest)) from error
         except TritonUnreachable as error:
             raise LoadFailed(f"model {entry.name!r} did not answer its golden sample: {error}") from error
 

@@ -59,11 +59,29 @@ class Mending:
         return repairs
 
     def hold(self, model: str) -> None:
-        """No repair of the group of `model` begins until `release`: another version is being loaded."""
+        """No repair of the group of `model` begins until `release`: another version takes its place."""
         self._held.add(self._group_of(model))
 
     def release(self, model: str) -> None:
         self._held.discard(self._group_of(model))
+
+    def is_repairing(self, model: str) -> bool:
+        """Whether the group of `model` is being loaded right now."""
+        return self._group_of(model) in self._running
+
+    def is_broken(self, model: str) -> bool:
+        """Whether anything of the group of `model` does not serve now."""
+        return not self.broken.isdisjoint(self._group_of(model))
+
+    def is_held(self, model: str) -> bool:
+        return self._group_of(model) in self._held
+
+    def supersede(self, model: str, now: float) -> None:
+        """The group of `model` answers again, without the repair that waited."""
+        group = self._group_of(model)
+        self._due.pop(group, None)
+        if self._waiting.pop(group, None):
+            self._budgets[group].recovered(now)
 
     def mended(self, repair: Repair, now: float) -> float:
         """A repair has succeeded; returns how many seconds it took."""

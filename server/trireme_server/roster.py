@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trireme_server.processes import Processes
 from trireme_server.stub_watch import ModelProgress, StallLimits, StubWatch, Verdict
-from trireme_server.stubs import Stub, StubProbe, find_stubs
+from trireme_server.stubs import Stub, StubProbe, StubSample, find_stubs
 
 _IDLE_S = 2.0  # a retired stub is idle for so long only if nothing waits for it
 
@@ -52,19 +52,47 @@ class _Retired:
         return now >= self.deadline or (self.ends_when_idle and now - self.worked_at >= _IDLE_S)
 
 
+@dataclass
+class _Draining:
+    """Stubs that get no new requests, but may those that are still in a step before.
+
+    Triton ends them when no request is left that may come to them; `patience_s` is for what it does not.
+    """
+
+    stubs: list[_Watched]
+    patience_s: float
+    worked_at: float  # when one of them was last seen to be in the middle of a request
+
+    def overdue(self, now: float) -> list[Stub]:
+        """Those that hang, or all if none has had anything to do for too long. Forgets those that have gone."""
+        samples = [(each, sample) for each in self.stubs if (sample := each.probe.sample()) is not None]
+        self.stubs = [each for each, _ in samples]
+        if any(not sample.is_idle for _, sample in samples):
+            self.worked_at = now
+        if now - self.worked_at >= self.patience_s:
+            return [each.stub for each in self.stubs]
+        return [each.stub for each, sample in samples if each.watch.judge(sample, _own_progress(sample), now, now)]
+
+
+def _own_progress(sample: StubSample) -> ModelProgress:
+    """Triton counts for a name, which by now is another version's; that it waits tells that it gets on."""
+    return ModelProgress(done=float(sample.thread_waits))
+
+
 class Roster:
     """The stubs of one server. Times are those of the supervisor's clock."""
 
     def __init__(self, processes: Processes, limits: Mapping[str, StallLimits]) -> None:
         self._processes = processes
-        self._limits = limits  # by model
+        self.limits = limits  # by model
         self._watched: dict[int, _Watched] = {}  # by pid
         self._retired: dict[int, _Retired] = {}  # by pid
-        self._server_pid = 0
+        self._draining: list[_Draining] = []
+        self.server_pid = 0
 
     def enlist(self, server_pid: int, models: Collection[str], now: float) -> list[Trouble]:
         """Watches the new stubs of `models`; a model without any is trouble."""
-        self._server_pid = server_pid
+        self.server_pid = server_pid
         for stub in find_stubs(self._processes, server_pid):
             if stub.model in models:
                 self._enlist(stub, now)
@@ -85,15 +113,17 @@ class Roster:
         return found
 
     def _enlist(self, stub: Stub, now: float) -> None:
-        if stub.pid not in self._watched and stub.pid not in self._retired:
-            watch = StubWatch(self._limits.get(stub.model, StallLimits()), now)
+        draining = (each.stub.pid for each in self._draining_stubs())
+        if stub.pid not in {*self._watched, *self._retired, *draining}:
+            watch = StubWatch(self.limits.get(stub.model, StallLimits()), now)
             self._watched[stub.pid] = _Watched(stub, StubProbe(self._processes, stub), watch)
 
     def _heir(self, gone: Stub) -> Stub | None:
         """The stub that runs the same instance now: Triton loaded the model again, and the old one took time to end."""
         if gone.instance is None:
             return None
-        others = (stub for stub in find_stubs(self._processes, self._server_pid) if stub.pid != gone.pid)
+        leaving = {gone.pid, *self._retired, *(each.stub.pid for each in self._draining_stubs())}
+        others = (stub for stub in find_stubs(self._processes, self.server_pid) if stub.pid not in leaving)
         return next((stub for stub in others if stub.instance == gone.instance), None)
 
     def retire(self, model: str, now: float, deadline: float, *, ends_when_idle: bool) -> list[Stub]:
@@ -110,6 +140,16 @@ class Roster:
             self._retired[each.stub.pid] = _Retired(each.stub, each.probe, deadline, ends_when_idle, worked_at=now)
         return [each.stub for each in retired]
 
+    def drain(self, models: Collection[str], now: float, patience_s: float) -> None:
+        """Ends the watch over the stubs of `models`, which another version has taken the place of.
+
+        Requests that were let in before may still come to them; they go when none of them has worked for `patience_s`.
+        """
+        stubs = [each for each in self._watched.values() if each.stub.model in models]
+        for each in stubs:
+            del self._watched[each.stub.pid]
+        self._draining.append(_Draining(stubs, patience_s, worked_at=now))
+
     def kill(self, stub: Stub) -> None:
         """Ends the stub at once, if it is still there."""
         if self._processes.is_same(stub.pid, stub.start_ticks):
@@ -117,7 +157,11 @@ class Roster:
                 os.kill(stub.pid, signal.SIGKILL)
 
     def kill_overdue(self, now: float) -> None:
-        """Kills the retired stubs that are due, and forgets those that have gone."""
+        """Kills the stubs that are due to go, and forgets those that have gone."""
+        for drain in self._draining:
+            for stub in drain.overdue(now):
+                self.kill(stub)
+        self._draining = [drain for drain in self._draining if drain.stubs]
         for pid, each in list(self._retired.items()):
             if not self._processes.is_same(pid, each.stub.start_ticks):
                 del self._retired[pid]
@@ -128,13 +172,13 @@ class Roster:
 
     @property
     def anyone_left(self) -> bool:
-        """Whether any stub, watched or retired, is alive."""
-        return self.any_alive([*(each.stub for each in self._watched.values()), *self.retired])
+        """Whether any stub is alive, also one of a version that is just being put in service."""
+        known = [each.stub for each in (*self._watched.values(), *self._draining_stubs())]
+        retired = [each.stub for each in self._retired.values()]
+        return self.any_alive([*known, *retired]) or bool(find_stubs(self._processes, self.server_pid))
 
-    @property
-    def retired(self) -> list[Stub]:
-        """Stubs of old generations that have not been seen to go."""
-        return [each.stub for each in self._retired.values()]
+    def _draining_stubs(self) -> Iterable[_Watched]:
+        return (each for drain in self._draining for each in drain.stubs)
 
     def any_alive(self, stubs: Iterable[Stub]) -> bool:
         return any(self._processes.is_same(stub.pid, stub.start_ticks) for stub in stubs)

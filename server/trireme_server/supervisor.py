@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from trireme_server import events
@@ -18,19 +18,19 @@ from trireme_server.exit_codes import ExitCode, ServeError
 from trireme_server.hang_watch import HangWatch
 from trireme_server.lost_requests import LostRequests
 from trireme_server.mending import Mending, Repair
-from trireme_server.next_version import NextVersion
 from trireme_server.parts import ColdStart, Parts, arrived
 from trireme_server.patient_clock import PatientClock
 from trireme_server.phases import EntryStart, Span
 from trireme_server.restart_policy import CrashBudget
-from trireme_server.rollout import Rollout
+from trireme_server.rollout import Outcome, Rollout
 from trireme_server.roster import Roster, Trouble
 from trireme_server.shared_memory import region_prefix
 from trireme_server.status import Counters, ModelPhase, State, Status, state_of
 from trireme_server.stub_watch import ModelProgress, Verdict
 from trireme_server.stubs import Stub
+from trireme_server.swap import own_name
 from trireme_server.triton_process import TritonProcess, clear_away
-from trireme_server.work import Worker
+from trireme_server.work import Worker, connections_seen
 
 
 class Supervisor:
@@ -105,19 +105,13 @@ class Supervisor:
             case events.BringUpFailed(reason=reason, may_pass=may_pass):
                 self._bring_up_failed(reason, may_pass)
             case events.Unloaded(repair=repair, connections=connections, at=at):
-                self._unloaded(repair, connections, at)
+                self._unloaded(repair.models, connections, at)
             case events.Repaired(repair=repair):
                 self._repaired(repair)
             case events.RepairFailed(repair=repair, reason=reason):
                 self._repair_failed(repair, reason)
-            case events.SwitchedOver(new=new):
-                self._rollout.adopt(new, self._worker)
-                for step in new.entry.steps:
-                    self._retire(step.name, ends_when_idle=False)  # left alone, Triton ends them by itself
-            case events.RolledOut(new=new, fault=fault):
-                self._rolled_out(new, fault)
-            case events.RolloutRefused(entry=entry, reason=reason):
-                self._rollout.refuse(entry, reason)
+            case _:
+                self._exchanged(self._rollout.handle(event, self._worker, self._roster, self._now))
 
     def _look(self) -> None:
         """What no event tells: the processes, and what has become due."""
@@ -145,7 +139,7 @@ class Supervisor:
         return self._server
 
     def end_idle(self) -> None:
-        """Ends the stubs of old generations that have nothing left to do."""
+        """Ends the stubs of old generations that are due to go."""
         self._roster.kill_overdue(self._clock.look())
 
     @property
@@ -219,44 +213,49 @@ class Supervisor:
         for trouble in troubles:
             if trouble.stub is not None:
                 self._roster.kill(trouble.stub)
-        first = {trouble.model: trouble for trouble in reversed(troubles) if trouble.model not in self._mending.broken}
-        for model, trouble in first.items():
-            self._parts.terminal.say(f"{model}: {trouble.verdict.text}; loading it again", "error")
-            self._phases[model] = ModelPhase.DEAD
-            self._reloads[model, trouble.verdict.kind] += 1
-            answers_in_execute = model not in self._parts.fleet.decoupled
-            self._retired[model] = self._retire(model, ends_when_idle=answers_in_execute)
-            self._reason = f"{model}: {trouble.verdict.text}"
-            if not self._mending.breaks([model], self._now):
-                raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
+        first = {own_name(each.model): each for each in reversed(troubles)}
+        for model in sorted(first.keys() - self._mending.broken):
+            self._retired.setdefault(model, []).extend(self._retire(first[model].model))
+            self._break({model}, first[model].verdict)
 
-    def _retire(self, model: str, *, ends_when_idle: bool) -> list[Stub]:
+    def _break(self, models: Collection[str], verdict: Verdict) -> None:
+        """Models of one entry have to be loaded again, for one reason."""
+        self._phases |= dict.fromkeys(models, ModelPhase.DEAD)
+        self._reloads.update((model, verdict.kind) for model in models)
+        self._reason = f"{', '.join(sorted(models))}: {verdict.text}"
+        self._parts.terminal.say(f"{self._reason}; loading it again", "error")
+        if not self._mending.breaks(models, self._now):
+            raise ServeError(f"crash loop, given up: {self._reason}", ExitCode.CRASH_LOOP)
+
+    def _retire(self, model: str) -> list[Stub]:
         deadline = self._now + self._parts.config.shutdown_timeout_s
-        return self._roster.retire(model, self._now, deadline, ends_when_idle=ends_when_idle)
+        answers_in_execute = own_name(model) not in self._parts.fleet.decoupled
+        return self._roster.retire(model, self._now, deadline, ends_when_idle=answers_in_execute)
 
     def _start_repairs(self) -> None:
-        ports = {self._parts.config.http_port, self._parts.config.grpc_port}
         for repair in self._mending.start_due(self._now):
-            seen = partial(open_connections, self._parts.processes, self._server.pid, ports)
-            self._worker.repair(repair, self._parts.fleet.users(repair.models), seen)
+            self._worker.repair(repair, self._parts.fleet.users(repair.models), self._connections)
 
-    def _unloaded(self, repair: Repair, connections: Sequence[Connection] | None, at: float) -> None:
-        stubs = {model: self._retired.pop(model, []) for model in repair.models}
-        regions = [stub.region for each in stubs.values() for stub in each]
+    def _connections(self) -> Iterable[Connection]:
+        ports = {self._parts.config.http_port, self._parts.config.grpc_port}
+        return open_connections(self._parts.processes, self._server.pid, ports)
+
+    def _unloaded(self, models: Collection[str], connections: Sequence[Connection] | None, at: float) -> None:
+        stubs = [stub for model in models for stub in self._retired.pop(model, [])]
         # a request that waits is answered by any stub of its model; a stream only by the one that began it
-        decoupled = self._parts.fleet.decoupled
-        can_answer = [stub for model, each in stubs.items() if model not in decoupled for stub in each]
-        self._lost.expect(regions, connections, at, partial(self._roster.any_alive, can_answer))
+        can_answer = [stub for stub in stubs if own_name(stub.model) not in self._parts.fleet.decoupled]
+        still_answered = partial(self._roster.any_alive, can_answer)
+        self._lost.expect([stub.region for stub in stubs], connections, at, still_answered)
 
     def _repaired(self, repair: Repair) -> None:
         seconds = self._mending.mended(repair, self._now)
         self._parts.terminal.say(f"{', '.join(sorted(repair.models))}: answers again after {seconds:.1f} s")
+        self._rollout.repaired(self._worker, self._roster, self._now)
         self._in_trouble(self._roster.enlist(self._server.pid, repair.models & self._parts.fleet.with_stubs, self._now))
 
     def _repair_failed(self, repair: Repair, reason: str) -> None:
         self._parts.terminal.say(reason, "error")
-        for model in repair.models:
-            self._phases[model] = ModelPhase.DEAD
+        self._phases |= dict.fromkeys(repair.models, ModelPhase.DEAD)
         self._reason = reason
         if not self._mending.failed(repair, self._now):
             raise ServeError(f"crash loop, given up: {reason}", ExitCode.CRASH_LOOP)
@@ -272,11 +271,13 @@ class Supervisor:
             self._connections_closed += closed
             self._parts.terminal.say(f"closed {closed} connections that waited for a dead model", "warning")
 
-    def _rolled_out(self, new: NextVersion, fault: str | None) -> None:
-        self._rollout.finish()
-        steps = {step.name for step in new.entry.steps} & self._parts.fleet.with_stubs
-        troubles = self._roster.enlist(self._server.pid, steps, self._now)
-        self._in_trouble([Trouble(step, Verdict("gone", fault)) for step in steps] if fault else troubles)
+    def _exchanged(self, outcome: Outcome) -> None:
+        self._phases |= dict.fromkeys(outcome.ready, ModelPhase.READY)
+        if any(self._retired.get(name) for name in outcome.unloaded):
+            self._unloaded(outcome.unloaded, connections_seen(self._connections), time.monotonic())
+        if outcome.fault is not None:
+            self._break(outcome.broken, Verdict("gone", outcome.fault))
+        self._in_trouble(outcome.troubles)
 
     # -- the truth -----------------------------------------------------------------------------------------------
 
@@ -291,8 +292,8 @@ class Supervisor:
             models=phases,
             entries=self._parts.fleet.ready_entries(phases),
             server_pid=None if self._restart_at is not None else self._server.pid,
-            versions=self._rollout.versions,
-            refused=self._rollout.refused,
+            versions=dict(self._rollout.versions),
+            refused=dict(self._rollout.refused),
             counters=Counters(self._restarts, dict(self._reloads), self._connections_closed),
             cold_start={**self._cold_start, **self._launcher_phases},
         )

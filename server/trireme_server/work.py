@@ -18,12 +18,14 @@ from trireme_server.events import (
     BroughtUp,
     Event,
     ModelReached,
+    Proved,
     Repaired,
     RepairFailed,
     RolledOut,
     RolloutRefused,
     Scraped,
     ServerLive,
+    Settled,
     SwitchedOver,
     Unloaded,
     WorkerFailed,
@@ -31,7 +33,7 @@ from trireme_server.events import (
 from trireme_server.exposition import Sample
 from trireme_server.loading import Loader, LoadFailed
 from trireme_server.mending import Repair
-from trireme_server.next_version import NextVersion, VersionRefused
+from trireme_server.next_version import NextVersion
 from trireme_server.repository import Entry
 from trireme_server.status import ModelPhase
 from trireme_server.stub_watch import ModelProgress
@@ -74,9 +76,21 @@ class Worker:
         """Loads the models again and has the entries that use them answer."""
         self._thread(self._repair, repair, users, seen)
 
-    def roll_out(self, entry: str, read: Callable[[], NextVersion], shown: Path) -> None:
-        """Exchanges the version of an entry for the one on disk."""
-        self._thread(self._roll_out, entry, read, shown)
+    def prove(self, entry: str, read: Callable[[], NextVersion], shown: Path) -> None:
+        """Loads the version of an entry that is on disk beside the one in service, and has it answer."""
+        self._thread(self._prove, entry, read, shown)
+
+    def switch(self, swap: Swap) -> None:
+        """Has the proved version answer."""
+        self._thread(self._switch, swap)
+
+    def settle(self, swap: Swap) -> None:
+        """Gives it the names of the one before."""
+        self._thread(self._settle, swap)
+
+    def let_go(self, swap: Swap) -> None:
+        """Unloads the candidates, which nobody needs any more."""
+        self._thread(self._let_go, swap)
 
     def adopt(self, loader: Loader) -> None:
         """What is loaded from now on is loaded by it."""
@@ -94,7 +108,7 @@ class Worker:
         try:
             starts = self._loader.bring_up(entries, self._report)
         except LoadFailed as error:
-            self._post(BringUpFailed(self._generation, str(error), error.may_pass))
+            self._post(BringUpFailed(self._generation, _with_advice(error), error.may_pass))
         else:
             self._post(self._scraped())
             self._post(BroughtUp(self._generation, starts))
@@ -104,32 +118,50 @@ class Worker:
             with suppress(TritonRefused, TritonUnreachable):
                 self._loader.triton.unload(model)
         # whoever may wait for what is lost is connected by now; who connects later meets the next generation
-        self._post(Unloaded(self._generation, repair, time.monotonic(), _seen(seen)))
+        self._post(Unloaded(self._generation, repair, time.monotonic(), connections_seen(seen)))
         try:
             self._loader.bring_up(users, self._report, only=repair.models)
         except LoadFailed as error:
-            self._post(RepairFailed(self._generation, repair, str(error)))
+            self._post(RepairFailed(self._generation, repair, _with_advice(error)))
         else:
             self._post(Repaired(self._generation, repair))
 
-    def _roll_out(self, entry: str, read: Callable[[], NextVersion], shown: Path) -> None:
+    def _prove(self, entry: str, read: Callable[[], NextVersion], shown: Path) -> None:
         swap = None
         try:
             swap = Swap(self._loader, read(), shown)
-            swap.prove()
+            if not self._retired.is_set():  # else it would be loaded by the next server
+                swap.prove()
+        except Exception as error:  # whatever it is that a version on disk brings about, the one in service goes on
+            self._refuse(entry, swap, error)
+        else:
+            self._post(Proved(self._generation, swap))
+
+    def _switch(self, swap: Swap) -> None:
+        try:
             swap.switch()
-        except (VersionRefused, LoadFailed) as error:
-            if swap is not None:
-                swap.clear()
-            self._post(RolloutRefused(self._generation, entry, str(error)))
-            return
-        self._post(SwitchedOver(self._generation, swap.new))
+        except (LoadFailed, OSError) as error:
+            self._refuse(swap.name, swap, error)
+        else:
+            self._post(SwitchedOver(self._generation, swap))
+
+    def _settle(self, swap: Swap) -> None:
         try:
             swap.settle(self._retired.wait)
-        except LoadFailed as error:
-            self._post(RolledOut(self._generation, swap.new, str(error)))
+        except (LoadFailed, OSError) as error:
+            self._post(Settled(self._generation, swap, swap.why(error)))
         else:
-            self._post(RolledOut(self._generation, swap.new))
+            self._post(Settled(self._generation, swap))
+
+    def _let_go(self, swap: Swap) -> None:
+        swap.let_go(self._retired.wait)
+        self._post(RolledOut(self._generation))
+
+    def _refuse(self, entry: str, swap: Swap | None, error: Exception) -> None:
+        if swap is not None:
+            swap.clear()
+        reason = swap.why(error) if swap is not None else str(error) or type(error).__name__
+        self._post(RolloutRefused(self._generation, entry, reason))
 
     def _scrape(self) -> None:
         while not self._retired.wait(_SCRAPE_S):
@@ -180,7 +212,13 @@ def cold_start_of(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
     }
 
 
-def _seen(seen: ConnectionsSeen) -> tuple[Connection, ...] | None:
+def _with_advice(error: LoadFailed) -> str:
+    """What is wrong, and what to do if it is the version."""
+    return f"{error} -> {error.fix}" if error.fix else str(error)
+
+
+def connections_seen(seen: ConnectionsSeen) -> tuple[Connection, ...] | None:
+    """None: they cannot be seen here."""
     try:
         return tuple(seen())
     except CannotBorrow:

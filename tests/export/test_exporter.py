@@ -89,11 +89,14 @@ def test_a_changed_local_checkpoint_is_a_new_version_and_what_was_rolled_back_is
     assert f"`trireme rollback tiny --to 2 --repository {repository}`" in run(tiny_entry(checkpoint), repository)
     reports = report_versions(repository, "tiny")
     assert [(each.version, each.is_active, each.fault) for each in reports] == [(2, False, None), (1, True, None)]
+    (repository / "tiny_network/1/model.onnx").write_text("damaged")
+    assert "version 3 is in service instead of version 1" in run(tiny_entry(checkpoint), repository)
+    assert why_export(repository, "tiny", recipe_of(tiny_entry(checkpoint))) is None
 
 
 def test_the_manifest_names_every_input_and_output_by_its_hash(exported, manifest, checkpoint_folder):
     assert manifest["source"]["files"] == hash_folder(checkpoint_folder)
-    files = {path.relative_to(exported).as_posix() for path in exported.glob("tiny_*/1/*")}
+    files = {path.relative_to(exported).as_posix() for path in exported.glob("tiny*/1/*")}
     assert manifest["artifacts"].keys() == files - {"tiny_network/1/manifest.json"}
     for name, artifact in manifest["artifacts"].items():
         assert artifact == {"sha256": sha256_of(exported / name), "bytes": (exported / name).stat().st_size}

@@ -1,8 +1,10 @@
 """A version is switched in whole: whenever a program is killed, Triton finds the version before or the new one."""
 
+import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from trireme_export.install import STAGING, install, remove_old, staging_folder
 from trireme_export.installed import check_name_is_free, why_export
 from trireme_export.steps import entry_models
 from trireme_export.triton_config import pinned
-from trireme_export.versions import read_versions, stored_config
+from trireme_export.versions import faults_of, read_versions, stored_config
 
 ENTRY = "tiny"
 MODELS = entry_models(ENTRY)
@@ -122,6 +124,33 @@ def test_the_versions_that_keep_allows_stay_and_the_one_before_is_among_them(tmp
     assert read_versions(tmp_path, ENTRY).whole == (3, 6)
     for model in MODELS:
         assert {path.name for path in (tmp_path / model).iterdir() if path.name.isdigit()} == {"3", "6"}
+
+
+def test_a_version_that_a_running_server_serves_stays_until_it_does_no_more(tmp_path):
+    put(tmp_path)
+    descriptor = os.open(tmp_path / "tiny" / "1", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    for _ in range(4):
+        put(tmp_path)
+    assert read_versions(tmp_path, ENTRY).whole == (1, 3, 4, 5)
+    assert not list(faults_of(tmp_path, ENTRY, 1))
+    os.close(descriptor)
+    put(tmp_path)
+    assert read_versions(tmp_path, ENTRY).whole == (4, 5, 6)
+
+
+def test_a_version_has_the_models_that_its_manifest_names(tmp_path):
+    """Whatever the exporter that asks would make."""
+    for recipe in "ab":
+        put(tmp_path, recipe)
+        manifest = tmp_path / f"tiny_network/{read_versions(tmp_path, ENTRY).active}/manifest.json"
+        manifest.write_text(manifest.read_text().replace('"tiny_postprocess", ', ""))
+    shutil.rmtree(tmp_path / "tiny_postprocess")
+    for version in (1, 2):
+        (tmp_path / f"tiny/{version}/tiny_postprocess.pbtxt").unlink()
+    with staging_folder(tmp_path) as scratch:
+        put_in_service(tmp_path, ENTRY, 1, scratch)
+    assert why_export(tmp_path, ENTRY, "a") is None
 
 
 def test_an_entry_from_before_there_were_versions_is_as_it_was_until_it_is_exported_again(tmp_path):

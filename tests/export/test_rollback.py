@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from trireme_export.errors import InstallFailed, VersionRefused
 from trireme_export.install import staging_folder
+from trireme_export.installed import rolled_back_from
 from trireme_export.rollback import report_versions, roll_back
 from trireme_export.version_commands import rollback, versions
 
@@ -63,6 +64,25 @@ def test_a_version_whose_manifest_leaves_something_out_stays_out_of_service(repo
     with pytest.raises(VersionRefused, match=r"version 2 of tiny stays out .* manifest"):
         roll_back(repository, "tiny", None)
     check_whole(repository, 3)
+
+
+@pytest.mark.parametrize("model", ["tiny", "tiny_network"])
+def test_a_version_without_one_of_its_configs_stays_out_of_service(repository, model):
+    (repository / f"tiny/2/{model}.pbtxt").unlink()
+    with pytest.raises(VersionRefused, match=rf"version 2 of tiny stays out .* tiny/2/{model}\.pbtxt is missing"):
+        roll_back(repository, "tiny", None)
+    check_whole(repository, 3)
+
+
+def test_what_was_rolled_back_is_named_only_if_it_is_intact_and_so_is_the_version_in_service(repository):
+    roll_back(repository, "tiny", None)
+    assert rolled_back_from(repository, "tiny", "r") == 3
+    (repository / "tiny_network/3/model.onnx").write_text("x")
+    assert rolled_back_from(repository, "tiny", "r") is None
+    roll_back(repository, "tiny", None)
+    assert rolled_back_from(repository, "tiny", "r") == 2
+    (repository / "tiny_network/1/model.onnx").write_text("x")
+    assert rolled_back_from(repository, "tiny", "r") is None
 
 
 def test_it_waits_for_no_export_that_runs(repository):

@@ -67,6 +67,22 @@ def test_a_stub_that_is_gone_is_no_trouble_where_another_runs_its_instance(tmp_p
     assert roster.anyone_left
 
 
+def test_a_stub_that_is_gone_is_trouble_although_one_of_the_version_before_still_ends(tmp_path):
+    for pid in (1, 7):
+        make_process(tmp_path, pid)
+    children = tmp_path / "1" / "task" / "1" / "children"
+    children.write_text("7 ")
+    roster = Roster(Processes(tmp_path), {})
+    roster.enlist(1, ["echo_first"], 0.0)
+    roster.drain(["echo_first"], 0.0, patience_s=30)
+    make_process(tmp_path, 8)
+    children.write_text("7 8 ")
+    assert roster.enlist(1, ["echo_first"], 0.1) == []
+    shutil.rmtree(tmp_path / "8")
+    children.write_text("7 ")
+    assert [trouble.verdict.kind for trouble in roster.judge({}, 0.2, 0.2)] == ["gone"]
+
+
 def test_a_stub_is_idle_when_it_waits_in_its_own_region(tmp_path):
     make_process(tmp_path, 7, call=f"{FUTEX} 0x7f00010 0x109 0x0 0x0 0x0 0x0 0x7ffc 0x7f5b")
     assert sample(tmp_path).is_idle

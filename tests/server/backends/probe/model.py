@@ -24,6 +24,8 @@ class TritonPythonModel:
         time.sleep(float(parameters.get("load_s", "0")))
         if "fail" in parameters:
             raise RuntimeError(parameters["fail"])
+        if args["model_name"] == parameters.get("fail_as") and os.path.exists(parameters["fail_while"]):
+            raise RuntimeError("as it was told to")
         if "die_when" in parameters and os.path.exists(parameters["die_when"]):
             os.kill(os.getpid(), signal.SIGKILL)
         family = pb_utils.MetricFamily(
