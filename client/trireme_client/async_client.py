@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from trireme_client.calls import AsyncConnection
-from trireme_client.core import Ask, Core, Steps, listed
+from trireme_client.core import Ask, Core, Steps, listed, pairs_to_rank
 from trireme_client.endpoint import Endpoint, Protocol
 from trireme_client.errors import InvalidInput
 from trireme_client.results import (
@@ -68,7 +68,7 @@ class AsyncClient:
         return await self._all(EXTRACT, texts, model)
 
     async def rerank(self, query: str, documents: Iterable[str], model: str, top_k: int | None = None) -> list[Ranked]:
-        pairs = [(query, document) for document in listed(documents)]
+        pairs = pairs_to_rank(query, documents, top_k)
         return ranked(enumerate(await self._all(RERANK, pairs, model)), top_k)
 
     async def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:

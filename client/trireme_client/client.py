@@ -8,7 +8,7 @@ from contextlib import closing
 from types import TracebackType
 from typing import TypeVar
 
-from trireme_client.core import Core, Steps, listed
+from trireme_client.core import Core, Steps, listed, pairs_to_rank
 from trireme_client.endpoint import Endpoint, Protocol
 from trireme_client.errors import InvalidInput
 from trireme_client.results import (
@@ -82,7 +82,7 @@ class Client:
 
     def rerank(self, query: str, documents: Iterable[str], model: str, top_k: int | None = None) -> list[Ranked]:
         """The documents by how well they fit `query`, the best first, by a model of your own; at most `top_k`."""
-        pairs = [(query, document) for document in listed(documents)]
+        pairs = pairs_to_rank(query, documents, top_k)
         return ranked(enumerate(self._all(RERANK, pairs, model)), top_k)
 
     def classify_image(self, images: Iterable[Image], model: str = "vision") -> list[ImageClassification]:

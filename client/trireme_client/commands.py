@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from trireme_client.command_options import Options, format_option, item_options, server_options
 from trireme_client.errors import InvalidInput
 from trireme_client.reading import Piece, Source, pieces, sources
 
@@ -20,77 +19,12 @@ if TYPE_CHECKING:
     from trireme_client.results import Classification
     from trireme_client.tasks import Result, Task
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """What the commands that take items have in common, named like their options."""
-
-    files: tuple[str, ...]
-    model: str
-    as_json: bool | None
-    keep_going: bool
-    url: str | None
-    protocol: Protocol | None
-    timeout: float
-
-
 FLAGGED = 4  # exit status of `classify --fail-on`
-
-
-def _finite(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds")
-    return value
-
-
-def _server_options(function: Function) -> Function:
-    for option in (
-        click.option(
-            "--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, callback=_finite,
-            help="Seconds for each request, retries included.",
-        ),
-        click.option("--protocol", type=click.Choice(["grpc", "http"]), help="Default: what --url says, or gRPC."),
-        click.option(
-            "--url",
-            envvar="TRIREME_URL",
-            help="HOST[:PORT], grpc://HOST[:PORT] or http://HOST[:PORT]. Default: 127.0.0.1; also from $TRIREME_URL.",
-        ),
-    ):  # fmt: skip
-        function = option(function)
-    return function
-
-
-def _format_option(function: Function) -> Function:
-    help_text = "Default: a table on a terminal, JSON lines in a pipe."
-    return click.option("--json/--table", "as_json", default=None, help=help_text)(function)
-
-
-def _item_options(what: str, model: str | None) -> Callable[[Function], Function]:
-    """`model` is the default; None: it has to be given."""
-    choice: dict[str, Any] = {"required": True} if model is None else {"default": model, "show_default": True}
-
-    def decorate(function: Function) -> Function:
-        for option in (
-            click.option("--keep-going", is_flag=True, help="Print refused items as errors and do the rest; exit 1."),
-            _format_option,
-            _server_options,
-            click.option("--model", **choice),
-            click.option(
-                "--file", "files", multiple=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-                help=f"A file with {what} a line; - is stdin. Can be given again.",
-            ),
-        ):  # fmt: skip
-            function = option(function)
-        return function
-
-    return decorate
 
 
 @click.command()
 @click.argument("texts", nargs=-1)
-@_item_options("a text", model="embed")
+@item_options("a text", model="embed")
 def embed(texts: tuple[str, ...], **options: Any) -> None:
     """Turn texts into vectors.
 
@@ -99,7 +33,7 @@ def embed(texts: tuple[str, ...], **options: Any) -> None:
     from trireme_client.printing import EMBEDDING
     from trireme_client.tasks import EMBED
 
-    _run(EMBED, EMBEDDING, texts, _Options(**options))
+    _run(EMBED, EMBEDDING, texts, Options(**options))
 
 
 @click.command()
@@ -107,7 +41,7 @@ def embed(texts: tuple[str, ...], **options: Any) -> None:
 @click.option(
     "--fail-on", metavar="LABEL", help=f"Exit with status {FLAGGED} if any text gets this label, in any case."
 )
-@_item_options("a text", model="guard")
+@item_options("a text", model="guard")
 def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> None:
     """Label texts.
 
@@ -121,14 +55,14 @@ def classify(texts: tuple[str, ...], fail_on: str | None, **options: Any) -> Non
     def note(result: Classification) -> None:
         labels.add(result.label.casefold())
 
-    _run(CLASSIFY, CLASSIFICATION, texts, _Options(**options), note)
+    _run(CLASSIFY, CLASSIFICATION, texts, Options(**options), note)
     if fail_on is not None and fail_on.casefold() in labels:
         click.get_current_context().exit(FLAGGED)
 
 
 @click.command()
 @click.argument("texts", nargs=-1)
-@_item_options("a text", model=None)
+@item_options("a text", model=None)
 def extract(texts: tuple[str, ...], **options: Any) -> None:
     """Find the entities in texts, by a model of your own that labels tokens.
 
@@ -137,14 +71,14 @@ def extract(texts: tuple[str, ...], **options: Any) -> None:
     from trireme_client.printing import EXTRACTION
     from trireme_client.tasks import EXTRACT
 
-    _run(EXTRACT, EXTRACTION, texts, _Options(**options))
+    _run(EXTRACT, EXTRACTION, texts, Options(**options))
 
 
 @click.command()
 @click.argument("documents", nargs=-1)
 @click.option("--query", required=True, help="What the documents are compared with.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Print the best only.")
-@_item_options("a document", model=None)
+@item_options("a document", model=None)
 def rerank(documents: tuple[str, ...], query: str, top_k: int | None, **options: Any) -> None:
     """Order documents by how well they fit a query, by a model of your own.
 
@@ -155,7 +89,7 @@ def rerank(documents: tuple[str, ...], query: str, top_k: int | None, **options:
     from trireme_client.results import ranked
     from trireme_client.tasks import RERANK
 
-    own = _Options(**options)
+    own = Options(**options)
     found = sources(documents, own.files)
     given: list[str] = []
     relevances, refused = [], []
@@ -180,7 +114,7 @@ def rerank(documents: tuple[str, ...], query: str, top_k: int | None, **options:
 
 @click.command("classify-image")
 @click.argument("images", nargs=-1)
-@_item_options("the path of an image", model="vision")
+@item_options("the path of an image", model="vision")
 def classify_image(images: tuple[str, ...], **options: Any) -> None:
     """Label images.
 
@@ -189,12 +123,12 @@ def classify_image(images: tuple[str, ...], **options: Any) -> None:
     from trireme_client.printing import IMAGE_CLASSIFICATION
     from trireme_client.tasks import CLASSIFY_IMAGE
 
-    _run(CLASSIFY_IMAGE, IMAGE_CLASSIFICATION, images, _Options(**options))
+    _run(CLASSIFY_IMAGE, IMAGE_CLASSIFICATION, images, Options(**options))
 
 
 @click.command("embed-image")
 @click.argument("images", nargs=-1)
-@_item_options("the path of an image", model=None)
+@item_options("the path of an image", model=None)
 def embed_image(images: tuple[str, ...], **options: Any) -> None:
     """Turn images into vectors, by a model of your own.
 
@@ -203,13 +137,13 @@ def embed_image(images: tuple[str, ...], **options: Any) -> None:
     from trireme_client.printing import IMAGE_EMBEDDING
     from trireme_client.tasks import EMBED_IMAGE
 
-    _run(EMBED_IMAGE, IMAGE_EMBEDDING, images, _Options(**options))
+    _run(EMBED_IMAGE, IMAGE_EMBEDDING, images, Options(**options))
 
 
 @click.command()
 @click.argument("names", nargs=-1)
-@_format_option
-@_server_options
+@format_option
+@server_options
 def models(names: tuple[str, ...], as_json: bool | None, **server: Any) -> None:
     """List the models of the server, or describe the ones NAMED."""
     from trireme_client.listing import print_metadata, print_states
@@ -222,8 +156,8 @@ def models(names: tuple[str, ...], as_json: bool | None, **server: Any) -> None:
 
 
 @click.command()
-@_format_option
-@_server_options
+@format_option
+@server_options
 def health(as_json: bool | None, **server: Any) -> None:
     """Say whether the server is live and ready.
 
@@ -242,7 +176,7 @@ def _run(
     task: Task[Any, Result],
     view: View[Result],
     arguments: tuple[str, ...],
-    options: _Options,
+    options: Options,
     note: Callable[[Result], None] = lambda _: None,
 ) -> None:
     """Send every item and print every outcome; `note` sees each result."""
@@ -266,7 +200,7 @@ def _run(
 
 
 def _noted(
-    outcomes: Iterable[Result | InvalidInput], source: Source, piece: Piece, options: _Options, item_name: str = "text"
+    outcomes: Iterable[Result | InvalidInput], source: Source, piece: Piece, options: Options, item_name: str = "text"
 ) -> Iterator[tuple[str, Result | InvalidInput]]:
     """The outcomes with their lines. A refused one ends the run by its line, a file's by its name too."""
     for line, (item, outcome) in enumerate(zip(piece.lines, outcomes, strict=True), piece.first_line):
@@ -276,7 +210,7 @@ def _noted(
         yield item, outcome
 
 
-def _printer(view: View[Result], options: _Options) -> Printer[Result]:
+def _printer(view: View[Result], options: Options) -> Printer[Result]:
     from trireme_client.printing import JsonLines, Table
 
     return JsonLines(view) if _json_wanted(options.as_json) else Table(view)

@@ -156,6 +156,13 @@ def listed(items: Iterable[Item]) -> Iterable[Item]:
     return items
 
 
+def pairs_to_rank(query: str, documents: Iterable[str], top_k: int | None) -> list[tuple[str, str]]:
+    """The query with each document, before anything is sent. Raises `InvalidInput` if `top_k` asks for none."""
+    if top_k is not None and top_k < 1:
+        raise InvalidInput(f"top_k must be at least 1, not {top_k}; leave it out to get every document")
+    return [(query, document) for document in listed(documents)]
+
+
 def _refused(error: InvalidInput) -> Steps[list[Any]]:
     return [error]
     yield  # makes this a generator, like every job

@@ -66,8 +66,6 @@ class Ranked:
 
 def ranked(relevances: Iterable[tuple[int, Relevance]], top_k: int | None = None) -> list[Ranked]:
     """The best first, of equals the one with the smaller index; at most `top_k`."""
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, not {top_k}")
     found = [Ranked(index, each.score, each.windows) for index, each in relevances]
     return sorted(found, key=lambda one: (-one.score, one.index))[:top_k]
 

@@ -8,12 +8,13 @@ from typing import Any
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import read_settings
+from trireme_export.sentence_layout import read_trained_length
 from trireme_export.steps import ScoreFunction
 from trireme_export.task_detection import CROSS_ENCODER, MARK, MODULES, OLD_MARK, SETTINGS
 
-_TRANSFORMER = "sentence_bert_config.json"
 _ONLY: Mapping[str, object] = {"model_type": CROSS_ENCODER, "default_prompt_name": None}
 _PLAIN_TRANSFORMER: Mapping[str, object] = {
+    "do_lower_case": False,  # a tokenizer lowers case by its own tokenizer.json
     "transformer_task": "sequence-classification",
     "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
     "module_output_name": "scores",
@@ -46,6 +47,15 @@ def read_score_function(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Sc
     return _function("config.json", settings.get("activation_fn", config.get(OLD_MARK)))
 
 
+def read_pair_length(checkpoint: Checkpoint) -> int | None:
+    """The tokens of query and text that the model was trained with, where the files of sentence-transformers say it.
+
+    Raises:
+        CheckpointRefused: they ask for something that is not followed.
+    """
+    return read_trained_length(checkpoint, _PLAIN_TRANSFORMER) if MODULES in checkpoint.files else None
+
+
 def _function(file: str, name: object) -> ScoreFunction:
     if not isinstance(name, str | None) or name not in _FUNCTIONS:
         known = ", ".join(str(known) for known in _FUNCTIONS if known)
@@ -65,5 +75,3 @@ def _check_modules(checkpoint: Checkpoint) -> None:
                 f"{checkpoint.uri}: {MODULES} must list one module, Transformer, whose files lie beside it, to be "
                 "exported as a reranker"
             )
-    if _TRANSFORMER in checkpoint.files:
-        read_settings(checkpoint, _TRANSFORMER, {"unpad_inputs"}, _PLAIN_TRANSFORMER)

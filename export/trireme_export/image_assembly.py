@@ -11,9 +11,10 @@ from torch import nn
 
 from trireme_export.assembly import Assembly, GoldenSample, Tolerance
 from trireme_export.catalogue import MAX_BATCH_SIZE
-from trireme_export.image_golden import IMAGES, classification_sample, embedding_sample, parity_cases
+from trireme_export.image_golden import IMAGES, classification_sample, embedding_sample, golden_images
 from trireme_export.image_network import ImageNetwork
 from trireme_export.image_original import ImageOriginal, ImageProcessor
+from trireme_export.image_parity import image_parity_cases
 from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
 from trireme_export.steps import EntrySteps, image_classification_steps, image_embedding_steps
@@ -38,7 +39,8 @@ def classification_assembly(model: ImageModel, labelling: Labelling) -> Assembly
     original = ImageOriginal(model.original, model.processor)
 
     def golden() -> list[GoldenSample]:
-        return [classification_sample(original, [path.read_bytes()], labelling, k) for path in IMAGES]
+        images = golden_images(original, model.preprocessing)
+        return [classification_sample(original, image, labelling, k) for image in images]
 
     steps = image_classification_steps(model.preprocessing, labelling, k)
     files = {"postprocess/labels.json": json.dumps(labelling.labels, ensure_ascii=False).encode()}
@@ -50,7 +52,8 @@ def embedding_assembly(model: ImageModel, width: int, *, normalize: bool) -> Ass
     original = ImageOriginal(model.original, model.processor)
 
     def golden() -> list[GoldenSample]:
-        return [embedding_sample(original, [path.read_bytes()], normalize=normalize) for path in IMAGES]
+        images = golden_images(original, model.preprocessing)
+        return [embedding_sample(original, image, normalize=normalize) for image in images]
 
     steps = image_embedding_steps(model.preprocessing, width, normalize=normalize)
     return _assembly("image-embedding", model, steps, golden, {})
@@ -75,6 +78,6 @@ def _assembly(
         steps=steps,
         files=files,
         tolerance=TOLERANCE,
-        parity_cases=lambda: parity_cases(original, [path.read_bytes() for path in IMAGES]),
+        parity_cases=lambda: image_parity_cases(original, [path.read_bytes() for path in IMAGES]),
         golden_samples=golden,
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import ConfigRules, check_keys
+
+_LONGEST = 300  # characters of what a library says; it may list every value that it knows
 
 
 def read_config(config: Mapping[str, Any], rules: ConfigRules) -> Any:
@@ -34,5 +37,8 @@ def library_refusals(file: str, library: str = "transformers") -> Iterator[None]
     except CheckpointRefused:
         raise
     except Exception as error:  # the library raises whatever a config makes it do
-        text = " ".join(str(error).split())
-        raise CheckpointRefused(f"{file}: the {library} library refuses it: {text}") from error
+        text = textwrap.shorten(str(error), _LONGEST, placeholder=" ...") or type(error).__name__
+        raise CheckpointRefused(
+            f"{file}: the {library} library refuses it: {text}\nCorrect what it names, or take the file that the model "
+            f"was saved with; if {library} itself loads this checkpoint, it may need another version than is installed"
+        ) from error

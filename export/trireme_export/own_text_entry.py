@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trireme_export.assembly import Assembly
 from trireme_export.catalogue import TEXT_TASKS, Aggregation, OwnModel, TextWindows
 from trireme_export.checkpoint import Checkpoint
-from trireme_export.cross_encoder import read_score_function
+from trireme_export.cross_encoder import read_pair_length, read_score_function
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import family_of
 from trireme_export.labelling import Labelling, read_labelling, read_labels
@@ -152,7 +152,7 @@ def _reranking(function: ScoreFunction, checkpoint: Checkpoint, config: dict[str
     labels = read_labels(config)
     if len(labels) != 1:
         raise CheckpointRefused(f"config.json: {len(labels)} labels, {', '.join(labels)}; a reranker has one logit")
-    windows = decide_windows(checkpoint, position_count(config), "max")
+    windows = decide_windows(checkpoint, position_count(config), "max", read_pair_length(checkpoint))
     model = _classifier_of_texts(checkpoint, config, windows, read_weights(checkpoint, cache))
     token_types = _token_types(checkpoint, config, model.reference.tokenizer)
     pairs = PairReference(text=model.reference, token_types=token_types)

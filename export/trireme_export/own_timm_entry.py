@@ -11,7 +11,7 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.image_assembly import ImageModel, classification_assembly, embedding_assembly
 from trireme_export.image_decisions import columns_of, decided, labels_decision, normalise_decision, wanted_task
 from trireme_export.timm_config import TimmConfig, read_timm_config
-from trireme_export.timm_model import TimmVector, build_timm, read_timm_processor
+from trireme_export.timm_model import TimmVector, build_timm, read_timm_processor, without_classes
 from trireme_export.weights import read_weights
 
 
@@ -24,11 +24,12 @@ def assemble_own_timm(task: OwnModel, checkpoint: Checkpoint, cache: Path) -> As
             "config.json: num_classes is 0: an encoder, which gives no labels: --task image-embedding"
         )
     processor, preprocessing = read_timm_processor(config)
-    network = build_timm(config, read_weights(checkpoint, cache))
+    traced = original = build_timm(config, read_weights(checkpoint, cache))
     if wanted == "image-embedding":
-        network = TimmVector(network).eval()
-    columns = columns_of(network, preprocessing, "config.json", "timm")
-    model = ImageModel(traced=network, original=network, processor=processor, preprocessing=preprocessing)
+        original = without_classes(traced) if config.num_classes else traced
+        traced = TimmVector(traced).eval()
+    columns = columns_of(original, preprocessing, "config.json", "timm")
+    model = ImageModel(traced=traced, original=original, processor=processor, preprocessing=preprocessing)
     if wanted == "image-classification":
         decisions = {"labels": labels_decision(config.labelling)}
         return decided(classification_assembly(model, config.labelling), _name(config), preprocessing, decisions)

@@ -10,7 +10,7 @@ from pathlib import Path
 from trireme_export.catalogue import Entry
 from trireme_export.files import hash_folder, sha256_of
 
-REVISION = 3  # raised when the exporter itself would write something else for the same catalogue entry
+REVISION = 4  # raised when the exporter itself would write something else for the same catalogue entry
 
 
 def recipe_of(entry: Entry) -> str:

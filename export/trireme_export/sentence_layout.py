@@ -68,7 +68,7 @@ def read_layout(checkpoint: Checkpoint) -> SentenceLayout:
         pooling=_pooling(checkpoint, f"{modules[1]['path']}/config.json"),
         normalize="Normalize" in kinds,
         dense=modules[2]["path"] if "Dense" in kinds else None,
-        trained_length=_trained_length(checkpoint),
+        trained_length=read_trained_length(checkpoint, _PLAIN_TRANSFORMER),
     )
 
 
@@ -89,12 +89,16 @@ def _kind(checkpoint: Checkpoint, module: str) -> str:
     return module.rpartition(".")[2]
 
 
-def _trained_length(checkpoint: Checkpoint) -> int | None:
-    """Since sentence-transformers 6 the tokenizer's own files say it instead."""
+def read_trained_length(checkpoint: Checkpoint, only: Mapping[str, object]) -> int | None:
+    """The tokens that the module Transformer reads of a text; since version 6 the tokenizer's own files say it instead.
+
+    Raises:
+        CheckpointRefused: another key of that module than those in `only`, or another value.
+    """
     name = next((name for name in TRANSFORMER if name in checkpoint.files), None)
     if name is None:
         return None
-    settings = read_settings(checkpoint, name, {"max_seq_length", "unpad_inputs"}, _PLAIN_TRANSFORMER)
+    settings = read_settings(checkpoint, name, {"max_seq_length", "unpad_inputs"}, only)
     length = settings.get("max_seq_length")
     if length is not None and (not isinstance(length, int) or length < MIN_WINDOW):
         raise CheckpointRefused(

@@ -8,7 +8,7 @@ from typing import Any
 
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.image_families import IMAGE_FAMILIES
-from trireme_export.timm_config import is_timm
+from trireme_export.timm_config import is_timm, stated_classes
 
 MODULES = "modules.json"
 # A cross-encoder of sentence-transformers: since its version 6 SETTINGS say so, before, a key of config.json did.
@@ -43,7 +43,7 @@ def detect_task(checkpoint: Checkpoint, config: Mapping[str, Any]) -> DetectedTa
         kinds = _module_kinds(checkpoint.read_json(MODULES))
         return DetectedTask(task="sentence-embedding", because=f"{MODULES} lists {', '.join(kinds)}")
     if is_timm(config):
-        classes = config.get("num_classes")
+        classes = stated_classes(config)
         task = "image-classification" if classes else "image-embedding"
         return DetectedTask(task=task, because=f"config.json of timm says {classes or 'no'} classes")
     for architecture in architectures_of(config):

@@ -11,10 +11,22 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.families import keys
 from trireme_export.labelling import Labelling
 
-FAMILIES = "resnet, efficientnet, tf_efficientnet, mobilenetv2, mobilenetv3, convnext, convnextv2, vit, deit, swin"
-_ARCHITECTURE = re.compile(
-    r"(resnet|(tf_)?efficientnet|mobilenetv2|(tf_)?mobilenetv3|convnext(v2)?|vit|deit3?|swin(v2)?)[a-z0-9_]*"
-)
+# Architectures to what their names look like: those that are compared with timm's own answers in tests, whatever their
+# size. Others that are called alike (vitamin_*, resnet50_clip, vit_*_siglip_*, swinv2_cr_*) are built otherwise.
+_SIZES = "(tiny|small|base|large|huge)"
+_FAMILIES: Mapping[str, str] = {
+    "resnet": r"resnet\d+[a-z]{0,2}",
+    "efficientnet": r"efficientnet_(b\d|lite\d)",
+    "tf_efficientnet": r"tf_efficientnet_(b\d|lite\d)",
+    "mobilenetv2": r"mobilenetv2_\d{3}d?",
+    "mobilenetv3": r"(tf_)?mobilenetv3_(small|large)_\d{3}",
+    "convnext": rf"convnext_(atto|femto|pico|nano|{_SIZES}|xlarge)",
+    "convnextv2": rf"convnextv2_(atto|femto|pico|nano|{_SIZES})",
+    "vit": rf"vit_{_SIZES}_patch\d+_\d+",
+    "deit": rf"deit_{_SIZES}(_distilled)?_patch\d+_\d+",
+    "swin": rf"swin_{_SIZES}_patch\d+_window\d+_\d+",
+    "swinv2": rf"swinv2_{_SIZES}_window\d+(to\d+)?_\d+(to\d+)?",
+}
 _KEYS = keys("""
     architecture num_classes num_features global_pool label_names label_descriptions model_args pretrained_cfg
 """)
@@ -24,7 +36,7 @@ _IRRELEVANT = keys("""
     url file hf_hub_id hf_hub_filename source architecture tag license description origin_url paper_name paper_ids notes
     test_input_size test_crop_pct min_input_size fixed_input_size pool_size test_pool_size first_conv classifier
     label_descriptions
-""")
+""")  # those descriptions are texts beside the names of labels
 _ONLY: Mapping[str, tuple[object, ...]] = {
     "custom_load": (False, None),
     "label_offset": (0, None),
@@ -46,6 +58,8 @@ class TimmConfig:
     num_classes: int  # 0: an encoder
     model_args: Mapping[str, Any]
     pretrained_cfg: Mapping[str, Any]
+    global_pool: str | None  # None: it is not stated; timm's loader asks the architecture alone
+    num_features: int | None  # None: as global_pool
     labels: tuple[str, ...] | None  # None: the checkpoint names none
 
     @property
@@ -78,12 +92,14 @@ def read_timm_config(config: Mapping[str, Any]) -> TimmConfig:
             raise CheckpointRefused(
                 f"config.json: pretrained_cfg: {key} is {cfg[key]!r}; only {_ONLY[key][0]!r} can be exported"
             )
-    classes = _num_classes(config, args, cfg)
+    classes = _num_classes(config)
     return TimmConfig(
         architecture=_architecture(config),
         num_classes=classes,
         model_args=_model_args(config, args),
         pretrained_cfg=dict(cfg),
+        global_pool=config.get("global_pool"),
+        num_features=config.get("num_features"),
         labels=_labels(config, cfg, classes),
     )
 
@@ -98,14 +114,26 @@ def _check_known(place: str, content: Mapping[str, Any], known: frozenset[str]) 
 
 def _architecture(config: Mapping[str, Any]) -> str:
     name, _, _ = str(config["architecture"]).partition(".")
-    if not _ARCHITECTURE.fullmatch(name):
-        raise CheckpointRefused(f"config.json: architecture is {config['architecture']!r}; known are timm's {FAMILIES}")
+    if not any(re.fullmatch(pattern, name) for pattern in _FAMILIES.values()):
+        known = ", ".join(_FAMILIES)
+        raise CheckpointRefused(
+            f"config.json: architecture is {config['architecture']!r}; known are timm's {known}, each as its paper has "
+            "it; no variant of another name"
+        )
     return name
 
 
-def _num_classes(*places: Mapping[str, Any]) -> int:
-    """Of the first place that says it, as in timm; the tensors of the head must be as many."""
-    classes = next((place["num_classes"] for place in places if "num_classes" in place), None)
+def stated_classes(config: Mapping[str, Any]) -> object:
+    """`num_classes` of the first place that says it, as in timm; None: no place does."""
+    places = (config, config.get("model_args"), config.get("pretrained_cfg"))
+    return next(
+        (place["num_classes"] for place in places if isinstance(place, Mapping) and "num_classes" in place), None
+    )
+
+
+def _num_classes(config: Mapping[str, Any]) -> int:
+    """The tensors of the head must be as many."""
+    classes = stated_classes(config)
     if type(classes) is not int or classes < 0:
         raise CheckpointRefused(f"config.json: num_classes is {classes!r}; it must be a number, 0 for an encoder")
     if classes == 1:
@@ -142,6 +170,4 @@ def _labels(config: Mapping[str, Any], cfg: Mapping[str, Any], classes: int) -> 
         raise CheckpointRefused("config.json: label_names must be a list of names, one for each class, in their order")
     if len(names) != classes:
         raise CheckpointRefused(f"config.json: label_names has {len(names)} names, and num_classes is {classes}")
-    if len(set(names)) != len(names):
-        raise CheckpointRefused("config.json: label_names gives a name twice")
     return tuple(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -78,8 +79,42 @@ def build_timm(config: TimmConfig, weights: Mapping[str, Tensor]) -> nn.Module:
             num_classes=config.num_classes,
             **config.model_args,
         )
+    _check_facts(config, model)
     load_strictly(model.float(), weights, lambda name: name, _IGNORABLE)
     return model.eval()
+
+
+def without_classes(model: Any) -> nn.Module:
+    """A copy that gives pooled features, by timm's own way of dropping a head."""
+    encoder: Any = copy.deepcopy(model)
+    encoder.reset_classifier(0)
+    return encoder.eval()  # type: ignore[no-any-return]
+
+
+def _check_facts(config: TimmConfig, model: Any) -> None:
+    """What `config.json` says besides, and timm's loader does not read, is true of the network that it builds."""
+    pooling = _pooling(model)
+    if config.global_pool not in (None, pooling):
+        raise CheckpointRefused(
+            f"config.json: global_pool is {config.global_pool!r}, and timm builds {config.architecture} with "
+            f"{pooling!r}: if it was trained with {config.global_pool!r}, say so in model_args, else correct it"
+        )
+    widths = {model.num_features, getattr(model, "head_hidden_size", None)}  # before timm 1.0 it was the latter
+    if config.num_features is not None and config.num_features not in widths:
+        raise CheckpointRefused(
+            f"config.json: num_features is {config.num_features!r}, and {config.architecture} has "
+            f"{model.num_features}: architecture or model_args are those of another network"
+        )
+
+
+def _pooling(model: Any) -> str | None:
+    """By its name in timm: of the network itself, or of its head."""
+    for place in (model, getattr(model, "head", None)):
+        own = getattr(place, "global_pool", None)
+        name = getattr(own, "pool_type", own)
+        if isinstance(name, str):
+            return name
+    return None
 
 
 def read_timm_processor(config: TimmConfig) -> tuple[TimmProcessor, Preprocessing]:

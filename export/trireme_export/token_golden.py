@@ -17,7 +17,10 @@ from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, soft
 from trireme_export.text_original import Floats, split_into_windows
 from trireme_export.token_labels import OUTSIDE, TokenLabelling
 
-MIN_LOGIT_MARGIN = 0.01  # between the best label of a token and the next: ten times what the parity gate lets pass
+# Between the best label of a token and the next, and between the surest tokens of a word that have different labels:
+# ten times what the parity gate lets pass.
+MIN_LOGIT_MARGIN = 0.01
+SURE = 1 - 1e-4  # beyond it a hundredth of a logit is hardly more than the rounding of a probability in fp32
 
 
 class _Token(NamedTuple):
@@ -27,18 +30,19 @@ class _Token(NamedTuple):
     end: int
     word: int | None
     scores: Floats  # (labels,)
+    margin: float = math.inf  # by which its label is the one that is given
 
 
 def entities_sample(reference: TextReference, texts: Sequence[str], labelling: TokenLabelling) -> GoldenSample:
     """One request with `texts`.
 
-    The entities are checked unless a token has two labels that are so near each other that a permitted difference
-    could change it.
+    The entities are checked unless a token has two labels, or a word two tokens, that are so near each other that a
+    permitted difference could change what is given.
     """
     split = [split_into_windows(reference.tokenizer, text, reference.windows) for text in texts]
     tokens = [_aggregated(text, _tokens(own, reference), labelling) for text, own in zip(texts, split, strict=True)]
     outputs = [windows_tensor([len(own) for own in split])]
-    if min((_margin(token.scores) for own in tokens for token in own), default=math.inf) > MIN_LOGIT_MARGIN:
+    if min((token.margin for own in tokens for token in own), default=math.inf) > MIN_LOGIT_MARGIN:
         found = [json.dumps(_entities(text, own, labelling)) for text, own in zip(texts, tokens, strict=True)]
         near = {"json_max_abs": MAX_SCORE_DIFFERENCE}
         outputs.insert(0, bytes_tensor("entities", [each.encode() for each in found], check=near))
@@ -80,13 +84,14 @@ def _aggregated(text: str, tokens: Sequence[_Token], labelling: TokenLabelling) 
 
 
 def _as_one(group: Sequence[_Token], aggregation: Aggregation) -> _Token:
-    scores = group[0].scores
+    scores, surest = group[0].scores, math.inf
     if aggregation == "average":
         scores = np.mean([token.scores for token in group], axis=0)
     elif aggregation == "max":
         scores = max(group, key=lambda token: float(token.scores.max())).scores
+        surest = _margin_of_the_surest(scores, group)
     start, end = min(token.start for token in group), max(token.end for token in group)
-    return _Token(start, end, group[0].word, scores)
+    return _Token(start, end, group[0].word, scores, min(surest, _margin(scores)))
 
 
 def _visible(text: str, start: int, end: int) -> tuple[int, int]:
@@ -125,5 +130,13 @@ def _entities(text: str, tokens: Sequence[_Token], labelling: TokenLabelling) ->
 
 def _margin(scores: Floats) -> float:
     """Of the best label over the next, as their logits have it."""
-    *_, second, best = np.log(np.sort(scores)) if len(scores) > 1 else (-math.inf, 0.0)
+    smallest = np.finfo(scores.dtype).tiny  # a probability may be too small to be any number but 0
+    *_, second, best = np.log(np.clip(np.sort(scores), smallest, None)) if len(scores) > 1 else (-math.inf, 0.0)
     return float(best - second)
+
+
+def _margin_of_the_surest(scores: Floats, group: Sequence[_Token]) -> float:
+    """Of the surest token, which has these `scores`, over the surest one with another label; in log-odds."""
+    others = [float(token.scores.max()) for token in group if token.scores.argmax() != scores.argmax()]
+    surest, rival = np.clip([float(scores.max()), max(others, default=0.0)], np.finfo(float).tiny, SURE)
+    return math.inf if not others else float(np.log(surest / (1 - surest)) - np.log(rival / (1 - rival)))

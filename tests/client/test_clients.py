@@ -101,10 +101,15 @@ def test_a_document_that_is_refused_is_named_by_its_index(client: Any) -> None:
         client.rerank("\ud800", ["fine"], model="rank")
 
 
-@pytest.mark.parametrize(("documents", "top_k", "error"), [("oars", None, TypeError), (["oars"], 0, ValueError)])
-def test_what_makes_no_ranking_is_refused(client: Any, documents: Any, top_k: int | None, error: type) -> None:
-    with pytest.raises(error):
-        client.rerank("oars", documents, model="rank", top_k=top_k)
+def test_one_text_where_a_list_of_documents_is_meant_is_refused(client: Any) -> None:
+    with pytest.raises(TypeError):
+        client.rerank("oars", "oars", model="rank")
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_a_ranking_of_nothing_is_refused_before_anything_is_sent(client: Any, top_k: int) -> None:
+    with pytest.raises(InvalidInput, match="top_k must be at least 1"):
+        client.rerank("oars", ["refuse"], model="there is no such model", top_k=top_k)
 
 
 def test_an_image_may_be_a_path_bytes_or_an_open_file(client: Any, tmp_path: Path) -> None:

@@ -198,6 +198,8 @@ def test_a_function_that_is_no_sigmoid(reranker, activation):
     [
         ("config_sentence_transformers.json", {"default_prompt_name": "web"}, "default_prompt_name is 'web'"),
         ("config_sentence_transformers.json", {"truncate_dim": 3}, "truncate_dim is not known"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True; only False"),
+        ("sentence_bert_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
         ("sentence_bert_config.json", {"transformer_task": "text-generation"}, "transformer_task is 'text-generation'"),
     ],
 )
@@ -239,3 +241,13 @@ def test_what_is_there_is_not_exported_again(reranker, tmp_path):
     run(reranker, "--repository", tmp_path / "repository")
     again = CliRunner().invoke(export, [str(reranker), "--repository", str(tmp_path / "repository")])
     assert "exported and intact" in again.output
+
+
+@pytest.mark.parametrize("name", ["sentence_bert_config.json", "sentence_roberta_config.json"])
+def test_pairs_are_as_long_as_sentence_transformers_cuts_them(name, tmp_path):
+    folder = tmp_path / "checkpoint"
+    write_reranker(folder, "bert")
+    write_layout_6(folder)
+    (folder / "sentence_bert_config.json").rename(folder / name)
+    edit(folder / name, max_seq_length=24, do_lower_case=False)
+    assert "window: 24 tokens" in run(folder, "--repository", tmp_path / "repository", "--dry-run")

@@ -12,9 +12,11 @@ import torch
 from click.testing import CliRunner
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from trireme_export.checkpoint import open_checkpoint
 from trireme_export.commands import export
 from trireme_export.errors import CheckpointRefused
 from trireme_export.inspect_command import inspect
+from trireme_export.task_detection import detect_task
 from trireme_export.timm_config import read_timm_config
 
 from .conftest import write_json
@@ -222,7 +224,6 @@ def test_a_config_of_the_hub_is_understood():
         ({"model_args": {"in_chans": 1}}, "in_chans is 1; only 3 can be exported"),
         ({"model_args": {"global_pool": "max"}}, "global_pool is 'avg', and 'max' in model_args"),
         ({"label_names": ["a", "b"]}, "label_names has 2 names, and num_classes is 3"),
-        ({"label_names": ["a", "b", "b"]}, "label_names gives a name twice"),
         ({"label_names": {"0": "a", "1": "b", "2": "c"}}, "label_names must be a list of names"),
         (
             {"label_names": ["a", "b", "c"], "pretrained_cfg": {"label_names": ["b", "a", "c"]}},
@@ -234,6 +235,56 @@ def test_a_config_that_cannot_be_right(changes, said):
     with pytest.raises(CheckpointRefused, match=r".*") as refused:
         read_timm_config(config(**changes))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("resnet18", "resnet50d", "tf_efficientnet_b7", "mobilenetv2_110d", "tf_mobilenetv3_large_100"),
+        *("convnext_large", "vit_huge_patch14_224", "deit_base_distilled_patch16_384"),
+        *("swin_base_patch4_window12_384", "swinv2_base_window12to16_192to256"),
+        *TINY,
+    ],
+)
+def test_a_tested_architecture_of_any_size_is_known(name):
+    assert read_timm_config(config(architecture=f"{name}.some_tag")).architecture == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("vitamin_large_224", "resnetv2_50", "resnet50_clip", "resnet50_gn", "resnetrs50", "tf_efficientnetv2_s"),
+        *("vit_base_patch16_siglip_224", "vit_small_patch14_dinov2", "deit3_base_patch16_224"),
+        *("swinv2_cr_tiny_224", "convnext_atto_ols"),
+    ],
+)
+def test_an_architecture_that_is_only_called_alike_is_refused(name):
+    with pytest.raises(CheckpointRefused, match="no variant of another name"):
+        read_timm_config(config(architecture=name))
+
+
+def test_classes_may_share_a_name_as_two_of_imagenet_do():
+    read = read_timm_config(config(label_names=["crane", "oar", "crane"]))
+    assert read.labelling.labels == ("crane", "oar", "crane")
+
+
+@pytest.mark.parametrize("place", ["pretrained_cfg", "model_args"])
+def test_inspection_finds_the_classes_where_the_export_does(place, folder):
+    stated = config(num_classes=None, **{"pretrained_cfg": {}, place: {"num_classes": 3}})
+    assert read_timm_config(stated).num_classes == 3
+    folder.mkdir()
+    write_json(folder / "config.json", stated)
+    detected = detect_task(open_checkpoint("timm", folder), stated)
+    assert (detected.task, detected.because) == ("image-classification", "config.json of timm says 3 classes")
+
+
+@needs_timm
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "convnext_tiny", "mobilenetv3_small_050"])
+@pytest.mark.parametrize(("key", "value"), [("global_pool", "max"), ("num_features", 7)])
+def test_a_fact_that_is_not_true_of_the_network_is_refused(name, key, value, folder):
+    write_tiny_timm(folder, name)
+    edit(folder / "config.json", **{key: value})
+    assert f"config.json: {key} is {value!r}, and" in refusal(folder)
 
 
 def test_inspection_says_task_and_labels(folder):

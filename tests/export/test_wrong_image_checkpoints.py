@@ -7,6 +7,8 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file
 from trireme_export.commands import export
+from trireme_export.errors import CheckpointRefused
+from trireme_export.library_config import library_refusals
 
 from .test_wrong_checkpoints import edit, refusal, rewrite
 from .tiny_image_models import LABELS, write_tiny_image_classifier, write_tiny_image_encoder
@@ -233,3 +235,12 @@ def test_a_pickle_is_refused_and_converted_when_it_is_allowed(efficientnet, monk
 def test_a_file_that_holds_something_else(vit):
     (vit / PROCESSOR).write_text(json.dumps(["x"]))
     assert f"{PROCESSOR} is not a JSON object" in refusal(vit)
+
+
+def test_what_a_library_says_at_length_is_cut_and_says_what_to_do():
+    with pytest.raises(CheckpointRefused) as refused, library_refusals("config.json"):
+        raise ValueError("one of: " + "a-model, " * 400)
+    said = str(refused.value)
+    assert said.startswith("config.json: the transformers library refuses it: one of: a-model,")
+    assert len(said) < 600
+    assert "Correct what it names, or take the file that the model was saved with" in said

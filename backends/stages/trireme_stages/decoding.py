@@ -51,8 +51,10 @@ class Decoded:
     extent: tuple[float, float]  # width and height of `pixels` that the full-scale image covers: fractions of a pixel
 
 
-def decode(data: bytes, *, max_pixels: int, min_side: int) -> Decoded:
+def decode(data: bytes, *, max_pixels: int, min_side: int | None) -> Decoded:
     """The image in `data`. A JPEG is decoded at 1/2, 1/4 or 1/8 scale where its sides stay at least `min_side`.
+
+    None: at full scale, like every other format.
 
     Raises:
         InvalidRequest: another format, more than `max_pixels`, truncated or broken.
@@ -63,7 +65,7 @@ def decode(data: bytes, *, max_pixels: int, min_side: int) -> Decoded:
         _check_size(image, max_pixels)
         full_size = image.size
         extent: tuple[float, float] = full_size
-        if format_name == "JPEG" and (drafted := image.draft(None, (min_side, min_side))):
+        if format_name == "JPEG" and min_side is not None and (drafted := image.draft(None, (min_side, min_side))):
             extent = drafted[1][2:]
         image.load()
         pixels = _rgb(image)

@@ -64,9 +64,9 @@ class ImageParameters:
         return self.size if self.resize is None else self.resize
 
     @property
-    def decoded_side(self) -> int:
-        """Pixels of the shorter side that a JPEG keeps when it is decoded. A filter that averages nothing needs all."""
-        return self.max_pixels if self.interpolation == "nearest" else math.ceil(self.resized_side * self.min_scale)
+    def decoded_side(self) -> int | None:
+        """Pixels of a JPEG's shorter side that are decoded at least. None: all, for a filter that averages nothing."""
+        return None if self.interpolation == "nearest" else math.ceil(self.resized_side * self.min_scale)
 
     def signature(self) -> Signature:
         """Bytes as uint8, rows of pixels; float32 as three planes."""

@@ -111,7 +111,7 @@ def _train(splits: Mapping[Split, SplitData]) -> tuple[dict[str, Any], Classifie
         trials.append((partial_auc(scores, validation.labels), settings, head, scores))
     _, settings, head, scores = max(trials, key=lambda trial: trial[0])
     threshold = _shipped_threshold(scores, validation.labels)
-    harmless = {name: test.of_kind(kind) for name, kind in (("test_prose", "prose"), ("test_remarks", "remark"))}
+    harmless = {"test_prose": test.of_kind("prose"), "test_remarks": test.of_kind("remark")}
     description = {
         "labels": ["SAFE", "INJECTION"],
         "positive_label": "INJECTION",
