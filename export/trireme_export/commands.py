@@ -92,7 +92,9 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     own = OwnModel(task=task, pooling=pooling, aggregation=aggregation, normalize=normalize)
     entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
-    how = ExportOptions(repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep)
+    how = ExportOptions(
+        repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep, may_follow=name is not None
+    )
     reporter = Reporter(Console(highlight=False))
     for entry in entries:
         _export_or_exit(entry, how, reporter, debug=debug)

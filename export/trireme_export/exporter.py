@@ -37,6 +37,7 @@ class ExportOptions:
     force: bool = False
     dry_run: bool = False
     keep: int = KEEP  # versions out of service
+    may_follow: bool = False  # be the next version of an entry from another checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     Raises:
         ExportError: why it could not be exported; the repository is as it was.
     """
-    check_name_is_free(options.repository, entry)
+    check_name_is_free(options.repository, entry, may_follow=options.may_follow)
     recipe = recipe_of(entry)
     if (reason := _why_export(entry.name, recipe, options, reporter)) is None:
         return

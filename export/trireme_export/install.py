@@ -10,7 +10,6 @@ import errno
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,9 +26,11 @@ _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQ
 
 @contextmanager
 def staging_folder(repository: Path) -> Iterator[Path]:
-    """A folder inside `repository`, on its file system, for one export at a time; what killed exports left is removed.
+    """A folder on the file system of `repository`, for one export at a time; what a killed export left is removed.
 
-    A repository that is made for it and stays empty is removed again.
+    It lies beside the repository if it can: a tritonserver that is started over the repository meanwhile, or after a
+    kill, would take it for a model without versions, and end. A repository that is made for it and stays empty is
+    removed again.
 
     Raises:
         InstallFailed: another export runs, or the repository cannot be written.
@@ -44,10 +45,13 @@ def staging_folder(repository: Path) -> Iterator[Path]:
         ) from error
     try:
         _lock(descriptor, repository)
-        for left_behind in repository.glob(f"{STAGING}*"):
-            shutil.rmtree(left_behind, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=STAGING, dir=repository, ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
+        folder = staging_place(repository)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         if error.errno not in _NOT_WRITABLE:
             raise
@@ -60,6 +64,27 @@ def staging_folder(repository: Path) -> Iterator[Path]:
             with suppress(OSError):  # there is something in it
                 repository.rmdir()
         os.close(descriptor)
+
+
+def staging_place(repository: Path) -> Path:
+    """Where an export into `repository` is prepared: the lock on the repository makes it the only one there.
+
+    Raises:
+        PermissionError: the repository cannot be written.
+    """
+    repository = repository.resolve()
+    if not os.access(repository, os.W_OK):
+        raise PermissionError(errno.EACCES, "it cannot be written", str(repository))
+    beside = repository.parent
+    can_be_beside = os.access(beside, os.W_OK) and beside.stat().st_dev == repository.stat().st_dev
+    name = f"{STAGING}{repository.name}"
+    return (beside if can_be_beside and not _is_mount_point(repository) else repository) / name
+
+
+def _is_mount_point(folder: Path) -> bool:
+    """Also of a folder of the same file system, as containers mount them: nothing can be renamed into that."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    return str(folder) in {line.split()[4] for line in mounts}
 
 
 def _lock(descriptor: int, repository: Path) -> None:

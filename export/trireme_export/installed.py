@@ -58,8 +58,11 @@ def _faults_in_service(repository: Path, entry: str, version: int) -> Iterator[s
     yield from faults_of(repository, entry, version)
 
 
-def check_name_is_free(repository: Path, entry: Entry) -> None:
-    """No other checkpoint's entry, and no model of another origin, has a name that `entry` would overwrite.
+def check_name_is_free(repository: Path, entry: Entry, *, may_follow: bool = False) -> None:
+    """No other checkpoint's entry, and no model of another origin, has a name that `entry` would take.
+
+    Args:
+        may_follow: an entry of the same name from another checkpoint is no hindrance: this one is its next version.
 
     Raises:
         InstallFailed: one has.
@@ -72,12 +75,12 @@ def check_name_is_free(repository: Path, entry: Entry) -> None:
             other, taken, source = manifest["entry"], manifest["models"], manifest["source"]["uri"]
         except (ValueError, KeyError, TypeError):
             continue  # damaged: it says no more of whose it is
-        same_checkpoint = other == entry.name and _origin(source) in {_origin(own.uri) for own in entry.sources}
-        if not same_checkpoint and set(models) & set(taken):
-            raise InstallFailed(
-                f"{repository} has an entry {other} of {source}; "
-                f"choose another --name, or delete its folders {', '.join(taken)}"
-            )
+        same_checkpoint = _origin(source) in {_origin(own.uri) for own in entry.sources}
+        if other == entry.name and (same_checkpoint or may_follow):
+            continue
+        if set(models) & set(taken):
+            follow = f"say --name {other} to make this its next version, " if other == entry.name else ""
+            raise InstallFailed(f"{repository} has an entry {other} of {source}; {follow}or choose another --name")
 
 
 def _check_all_are_generated(repository: Path, models: Sequence[str]) -> None:

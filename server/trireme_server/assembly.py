@@ -93,8 +93,8 @@ def next_version(prepared: Preparation, entry: str) -> NextVersion:
     around = look_around(dataclasses.replace(prepared.around.config, entries=(entry,)))
     found = run_checks(repository_checks.CHECKS, around)
     faults = [f"{each.found} -> {each.fix}" for each in found if each.level is Level.FAIL]
-    if entry not in around.manifests and not faults:
-        faults = ["there is no manifest to say what is right"]
+    if not faults and (entry not in around.manifests or not around.manifests[entry].golden):
+        faults = ["there is no manifest with golden samples to say what is right"]
     if faults:
         raise VersionRefused("; ".join(faults))
     version = around.entries[0].model.version

@@ -78,13 +78,17 @@ class Rollout:
         file = entry.model.folder / "config.pbtxt"
         try:
             status = file.stat()
-            if self._seen.get(entry.name) == (status.st_ino, status.st_mtime_ns):
-                return False
-            on_disk = Model(entry.name, entry.model.folder, read_config(file)).version
-        except (OSError, InvalidConfig):
+        except OSError:
+            return False
+        if self._seen.get(entry.name) == (status.st_ino, status.st_mtime_ns):
             return False
         self._seen[entry.name] = (status.st_ino, status.st_mtime_ns)
         self.refused.pop(entry.name, None)
+        try:
+            on_disk = Model(entry.name, entry.model.folder, read_config(file)).version
+        except (OSError, InvalidConfig) as error:
+            self._refuse(entry.name, str(error))
+            return False
         return on_disk is not None and on_disk != self.versions.get(entry.name)
 
     def handle(self, event: RolloutEvent, worker: Worker, roster: Roster, now: float) -> Outcome:

@@ -16,7 +16,7 @@ from trireme_export.catalogue import Entry
 from trireme_export.errors import InstallFailed
 from trireme_export.files import sha256_of
 from trireme_export.in_service import put_in_service
-from trireme_export.install import STAGING, install, remove_old, staging_folder
+from trireme_export.install import install, remove_old, staging_folder
 from trireme_export.installed import check_name_is_free, why_export
 from trireme_export.steps import entry_models
 from trireme_export.triton_config import pinned
@@ -98,8 +98,8 @@ def test_a_repository_made_for_an_export_that_fails_is_removed_again(tmp_path):
     with pytest.raises(ZeroDivisionError), staging_folder(tmp_path / "made"):
         raise ZeroDivisionError
     assert not (tmp_path / "made").exists()
-    with staging_folder(tmp_path / "made") as staged:
-        (staged.parent / "kept").mkdir()
+    with staging_folder(tmp_path / "made"):
+        (tmp_path / "made" / "kept").mkdir()
     assert (tmp_path / "made" / "kept").is_dir()
     with staging_folder(tmp_path / "made"):
         pass
@@ -263,7 +263,7 @@ def check_killed(tmp_path, delays):
         finished = killed_while_installing(tmp_path, delay_s)
         seen = check_whole(tmp_path, finished, finished + 1)
         assert put(tmp_path) in {seen + 1, seen + 2}  # the latter: killed between the manifest and the switch
-        assert not list(tmp_path.glob(f"{STAGING}*"))
+        assert {path.name for path in tmp_path.iterdir()} == set(MODELS), "nothing that is no model, for any server"
 
 
 def test_a_killed_installation_leaves_the_old_version_or_the_new_one(tmp_path):
@@ -273,6 +273,18 @@ def test_a_killed_installation_leaves_the_old_version_or_the_new_one(tmp_path):
 @pytest.mark.slow
 def test_a_killed_installation_leaves_the_old_version_or_the_new_one_at_many_moments(tmp_path):
     check_killed(tmp_path, [step * 0.0013 for step in range(25)])
+
+
+def test_an_export_is_prepared_beside_the_repository_or_where_that_cannot_be_in_it(tmp_path, monkeypatch):
+    repository = tmp_path / "models"
+    with staging_folder(repository) as staged:
+        assert staged.parent == tmp_path
+        assert not list(repository.iterdir())
+    writable = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and writable(path, mode))
+    repository.mkdir()
+    with staging_folder(repository) as staged:
+        assert staged.parent == repository
 
 
 def test_two_exports_do_not_write_at_the_same_time(tmp_path):

@@ -1,6 +1,7 @@
 """A user's own text checkpoint, of every family: what is installed answers as the library does for that folder."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 from trireme_export.commands import export
 from trireme_export.installed import manifest_path
+from trireme_export.rollback import report_versions
 from trireme_export.runtimes import installed_runtimes
 from trireme_export.text_samples import BENIGN
+from trireme_export.versions import read_versions
 from trireme_network.run_on_openvino import OpenVino
 
 from .tiny_models import (
@@ -209,12 +212,27 @@ def test_what_is_there_is_not_exported_again(multi_label):
     assert "exported and intact" in run(folder, "--repository", repository)
 
 
-@pytest.mark.parametrize("name", ["checkpoint", "checkpoint_network"])
-def test_an_entry_is_not_replaced_by_another_checkpoint(multi_label, tmp_path, name):
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [([], "say --name checkpoint to make this its next version"), (["--name", "checkpoint_network"], "choose another")],
+    ids=["whose folder is called the same", "whose name is that of a model"],
+)
+def test_an_entry_is_not_replaced_by_another_checkpoint(multi_label, tmp_path, options, advice):
     folder, repository = multi_label
     before = network(repository).read_bytes()
-    write_tiny_classifier(tmp_path / "other", "bert")
-    result = CliRunner().invoke(export, [str(tmp_path / "other"), "--name", name, "--repository", str(repository)])
+    write_tiny_classifier(tmp_path / "checkpoint", "bert")
+    result = CliRunner().invoke(export, [str(tmp_path / "checkpoint"), *options, "--repository", str(repository)])
     assert result.exit_code == 6
-    assert f"has an entry checkpoint of {folder}; choose another --name" in result.stderr
+    assert f"has an entry checkpoint of {folder}; " in result.stderr
+    assert advice in result.stderr
     assert network(repository).read_bytes() == before
+
+
+def test_another_checkpoint_follows_as_the_next_version_if_it_is_given_the_name(multi_label, tmp_path):
+    folder, repository = multi_label
+    shutil.copytree(repository, tmp_path / "models", symlinks=True)
+    write_tiny_classifier(tmp_path / "run-42", "bert")
+    run(tmp_path / "run-42", "--name", "checkpoint", "--repository", tmp_path / "models")
+    sources = {each.version: each.source for each in report_versions(tmp_path / "models", "checkpoint")}
+    assert sources == {1: str(folder), 2: str(tmp_path / "run-42")}
+    assert read_versions(tmp_path / "models", "checkpoint").active == 2

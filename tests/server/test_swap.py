@@ -161,6 +161,28 @@ def test_no_request_is_lost_when_another_version_comes_into_service_and_when_it_
     assert launcher.status()["model_reloads"] == 0
 
 
+def unreadable(repository: Path) -> None:
+    (repository / "tide" / "2" / "tide.pbtxt").write_text("garbage {")
+
+
+def without_samples(repository: Path) -> None:
+    file = repository / "tide_second" / "2" / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"golden": []}))
+
+
+@pytest.mark.parametrize(("spoil", "reason"), [(unreadable, "config.pbtxt"), (without_samples, "golden samples")])
+def test_a_version_that_cannot_prove_itself_is_refused(tide, launch, spoil, reason):
+    launcher = launch(tide)
+    write_version(tide, 2, "FLOOD")
+    spoil(tide)
+    serve_version(tide, 2)
+    launcher.wait_until(lambda: launcher.status()["refused_versions"], 30, "the refusal")
+    assert reason in launcher.status()["refused_versions"]["tide"]
+    assert launcher.ask("any", "tide") == (200, "EBB")
+    serve_version(tide, 1)
+    launcher.wait_until(lambda: not launcher.status()["refused_versions"], 30, "the end of the refusal")
+
+
 def test_a_version_that_answers_its_golden_sample_wrongly_is_not_put_in_service(tide, launch):
     launcher = launch(tide)
     with callers(launcher) as answers:
