@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 
 import torch
 from torch import nn
@@ -12,11 +11,9 @@ from trireme_export.assembly import Assembly
 from trireme_export.catalogue import IMAGE_TASKS, ImageTask, OwnModel
 from trireme_export.errors import CheckpointRefused
 from trireme_export.image_preprocessing import Preprocessing
-from trireme_export.labelling import Labelling
 from trireme_export.library_config import library_refusals
 
 MAX_SIDE = 4096  # pixels; one image of them is 200 MB of floats to a network
-_SHOWN = 8  # labels
 
 
 def wanted_task(task: OwnModel, detected: str | None) -> ImageTask | None:
@@ -58,18 +55,6 @@ def decided(assembly: Assembly, architecture: str, preprocessing: Preprocessing,
         "precision": "fp32 on CPUs",
     }
     return dataclasses.replace(assembly, decisions=found)
-
-
-def labels_decision(labelling: Labelling) -> str:
-    """The first of them, what is done with their logits, and which of them share a name."""
-    names, count = labelling.labels, len(labelling.labels)
-    rest = f" and {count - _SHOWN} more" if count > _SHOWN else ""
-    how = "one of them" if labelling.function == "softmax" else "each by itself"
-    shared = [name for name, times in Counter(names).items() if times > 1]
-    notes = f"; classes share {', '.join(shared)}" if shared else ""
-    if names == tuple(f"LABEL_{index}" for index in range(count)):
-        notes = "; config.json gives them no other names"
-    return f"{', '.join(names[:_SHOWN])}{rest} ({labelling.function}: {how}{notes})"
 
 
 def normalise_decision(task: OwnModel) -> dict[str, str]:

@@ -17,10 +17,10 @@ from PIL import Image, ImageFilter
 
 from trireme_export.assembly import GoldenSample, GoldenTensor, bytes_tensor
 from trireme_export.catalogue import PACKAGE
-from trireme_export.errors import CheckpointRefused
 from trireme_export.image_original import ImageOriginal, Pixels
 from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
+from trireme_export.original_answers import lengths_of, probabilities
 
 Rows = NDArray[np.float64]
 MAX_SCORE_DIFFERENCE = 0.005  # of a probability; fp32 runtimes on CPUs stay far below
@@ -56,7 +56,7 @@ def golden_images(original: ImageOriginal, preprocessing: Preprocessing) -> Iter
 def classification_sample(original: ImageOriginal, image: GoldenImage, labelling: Labelling, k: int) -> GoldenSample:
     """One request with a file. Labels are checked unless two neighbours in the ranking are too close."""
     logits = original.rows(image.pixels).astype(np.float64)  # (1 + changes, labels)
-    scores = _softmax(logits) if labelling.function == "softmax" else 1 / (1 + np.exp(-logits))
+    scores = probabilities(logits, labelling.function)
     order = np.argsort(-logits[0], kind="stable")
     best = -np.sort(-scores, axis=1)[:, :k]
     allowed = {"max_abs": max(MAX_SCORE_DIFFERENCE, _largest_change(best))}
@@ -75,9 +75,7 @@ def embedding_sample(original: ImageOriginal, image: GoldenImage, *, normalize: 
         CheckpointRefused: the original gives a vector that has no direction.
     """
     vectors = original.rows(image.pixels).astype(np.float64)  # (1 + changes, D)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not lengths.all():
-        raise CheckpointRefused("the original gives a vector of nothing but zeros, which has no direction to compare")
+    lengths = lengths_of(vectors)
     given = vectors / lengths if normalize else vectors
     values = given[:1].astype(np.float32)
     embedding = GoldenTensor(name="embedding", data_type="FP32", values=values, check=_vector_check(given))
@@ -119,8 +117,3 @@ def _changed(pixels: Pixels) -> Pixels:
 def _largest_change(rows: Rows) -> float:
     """By which a number of the first row may be off: more than those of the other rows are."""
     return float(_BEYOND_MEASURED * np.abs(rows - rows[0]).max())
-
-
-def _softmax(logits: Rows) -> Rows:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from trireme_export.errors import CheckpointRefused
 
+_SHOWN = 8  # labels, on the terminal
 _FUNCTIONS: Mapping[str | None, Literal["softmax", "sigmoid"]] = {
     None: "softmax",
     "single_label_classification": "softmax",
@@ -93,3 +95,15 @@ def _fits(labels: tuple[str, ...], indices: Mapping[Any, Any]) -> bool:
     return all(
         type(index) is int and 0 <= index < len(labels) and labels[index] == name for name, index in indices.items()
     )
+
+
+def labels_decision(labelling: Labelling) -> str:
+    """The first of them, what is done with their logits, and which of them share a name."""
+    names, count = labelling.labels, len(labelling.labels)
+    rest = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+    how = "one of them" if labelling.function == "softmax" else "each by itself"
+    shared = [name for name, times in Counter(names).items() if times > 1]
+    notes = f"; classes share {', '.join(shared)}" if shared else ""
+    if names == tuple(f"LABEL_{index}" for index in range(count)):
+        notes = "; config.json gives them no other names"
+    return f"{', '.join(names[:_SHOWN])}{rest} ({labelling.function}: {how}{notes})"

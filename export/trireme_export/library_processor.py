@@ -107,8 +107,9 @@ def _check_keys(checkpoint: Checkpoint, settings: dict[str, Any], processor: Any
     declared = {*processor.valid_kwargs.__annotations__}
     for key, value in settings.items():
         if key not in _IRRELEVANT and key not in (_FOLLOWED | _ONLY.keys()) & declared:
-            raise _refused(checkpoint, f"{key} is not known for {type(processor).__name__.removesuffix('Pil')}, so not "
-                           "safe to ignore. Remove it if it is certain not to change the pixels")  # fmt: skip
+            name = type(processor).__name__.removesuffix("Pil")
+            why = f"{key} is not known for {name}, so not safe to ignore. "
+            raise _refused(checkpoint, f"{why}Remove it if it is certain not to change the pixels")
         if key in _ONLY and value not in _ONLY[key]:
             raise _refused(checkpoint, f"{key} is {value!r}; only {_ONLY[key][0]!r} can be exported")
 
@@ -122,8 +123,8 @@ def _preprocessing(checkpoint: Checkpoint, processor: Any) -> Preprocessing:
     resize, stretch = _resized(checkpoint, processor)
     size = _cropped(checkpoint, processor, resize, stretch)
     if size > resize:
-        raise _refused(checkpoint, f"crop_size is {size} and size {resize}, so the library adds a black frame; "
-                       "that cannot be exported")  # fmt: skip
+        why = f"crop_size is {size} and size {resize}, so the library adds a black frame"
+        raise _refused(checkpoint, f"{why}; that cannot be exported")
     return Preprocessing(
         size=size,
         resize=resize,
@@ -161,8 +162,8 @@ def _cropped(checkpoint: Checkpoint, processor: Any, resize: int, stretch: bool)
         return square
     if stretch:
         return resize
-    raise _refused(checkpoint, "size is a shortest_edge and do_center_crop is false, so images keep their shape; "
-                   "the graph takes squares")  # fmt: skip
+    why = "size is a shortest_edge and do_center_crop is false, so images keep their shape"
+    raise _refused(checkpoint, f"{why}; the graph takes squares")
 
 
 def _normalization(processor: Any) -> Normalization:

@@ -10,8 +10,8 @@ from trireme_export.catalogue import ImageTask, OwnModel
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.image_assembly import ImageModel, classification_assembly, embedding_assembly
-from trireme_export.image_decisions import columns_of, decided, labels_decision, normalise_decision, wanted_task
-from trireme_export.labelling import read_labelling
+from trireme_export.image_decisions import columns_of, decided, normalise_decision, wanted_task
+from trireme_export.labelling import labels_decision, read_labelling
 from trireme_export.library_image_model import (
     LibraryVector,
     build_logits,

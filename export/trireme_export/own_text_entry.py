@@ -16,7 +16,7 @@ from trireme_export.checkpoint import Checkpoint
 from trireme_export.cross_encoder import read_pair_length, read_score_function
 from trireme_export.errors import CheckpointRefused
 from trireme_export.intake import family_of
-from trireme_export.labelling import Labelling, read_labelling, read_labels
+from trireme_export.labelling import labels_decision, read_labelling, read_labels
 from trireme_export.library_head import LibraryHead
 from trireme_export.model_folder import model_folder
 from trireme_export.pair_golden import PairReference
@@ -121,7 +121,7 @@ def _classification(checkpoint: Checkpoint, config: dict[str, Any], cache: Path)
     found = {
         "architecture": classifier_architecture(Classifier.SEQUENCES, config),
         "task": "text-classification",
-        "labels": _labels(labelling),
+        "labels": labels_decision(labelling),
         **_text_decisions(windows),
     }
     return dataclasses.replace(assembly, decisions=found)
@@ -233,11 +233,6 @@ def _layout(task: OwnModel, checkpoint: Checkpoint) -> SentenceLayout:
             "--pooling cls, as the model was trained"
         )
     return SentenceLayout(pooling=Pooling(task.pooling), normalize=False)
-
-
-def _labels(labelling: Labelling) -> str:
-    how = "one of them" if labelling.function == "softmax" else "each by itself"
-    return f"{', '.join(labelling.labels)} ({labelling.function}: {how})"
 
 
 def _text_decisions(windows: TextWindows) -> dict[str, str]:

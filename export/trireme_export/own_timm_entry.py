@@ -9,7 +9,8 @@ from trireme_export.catalogue import ImageTask, OwnModel
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.errors import CheckpointRefused
 from trireme_export.image_assembly import ImageModel, classification_assembly, embedding_assembly
-from trireme_export.image_decisions import columns_of, decided, labels_decision, normalise_decision, wanted_task
+from trireme_export.image_decisions import columns_of, decided, normalise_decision, wanted_task
+from trireme_export.labelling import labels_decision
 from trireme_export.timm_config import TimmConfig, read_timm_config
 from trireme_export.timm_model import TimmVector, build_timm, read_timm_processor, without_classes
 from trireme_export.weights import read_weights

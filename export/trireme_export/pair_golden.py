@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trireme_export.assembly import GoldenSample, GoldenTensor
+from trireme_export.original_answers import sigmoid
 from trireme_export.steps import ScoreFunction
 from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, texts_tensor, windows_tensor
 from trireme_export.text_original import Tokenized, split_pair_into_windows
@@ -32,9 +33,9 @@ def scores_sample(reference: PairReference, query: str, texts: Sequence[str], fu
     """One request with `texts` and the same query for each; the best window of a text counts."""
     split = [reference.windows(query, text) for text in texts]
     logits = [max(float(reference.text.original.row(*window)[0]) for window in own) for own in split]
-    scores = [1 / (1 + np.exp(-logit)) if function == "sigmoid" else logit for logit in logits]
+    scores = sigmoid(np.array(logits)) if function == "sigmoid" else np.array(logits)
     near = {"max_abs": MAX_SCORE_DIFFERENCE if function == "sigmoid" else MAX_LOGIT_DIFFERENCE}
-    values = np.array(scores, np.float32)[:, None]
+    values = scores.astype(np.float32)[:, None]
     score = GoldenTensor(name="score", data_type="FP32", values=values, check=near)
     inputs = (texts_tensor([query] * len(texts), name="query"), texts_tensor(texts))
     return GoldenSample(inputs=inputs, outputs=(score, windows_tensor([len(own) for own in split])))

@@ -27,10 +27,8 @@ def uses_token_types(checkpoint: Checkpoint, tokenizer: Tokenizer) -> bool:
     original = library_tokenizer(checkpoint)
     given = False
     for query, text in PAIRS:
-        ours, theirs = (
-            tokenizer.encode(query, text),
-            original([(query, text)], verbose=False),
-        )  # alone, it drops an empty text
+        ours = tokenizer.encode(query, text)
+        theirs = original([(query, text)], verbose=False)  # in a list: alone, it drops an empty text
         (ids,) = theirs["input_ids"]
         (types,) = theirs.get("token_type_ids", [[0] * len(ids)])
         if ours.ids != list(ids) or (any(types) and ours.type_ids != list(types)):

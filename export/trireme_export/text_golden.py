@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from trireme_export.assembly import GoldenSample, GoldenTensor, bytes_tensor
 from trireme_export.catalogue import TextWindows
-from trireme_export.errors import CheckpointRefused
 from trireme_export.labelling import Labelling
+from trireme_export.original_answers import Floats, lengths_of, probabilities
 from trireme_export.text_original import Original, split_into_windows
 
-Floats = NDArray[np.float64]
 MIN_COSINE = 0.9999  # of an embedding, whatever the precision that a server runs the network in
 MAX_SCORE_DIFFERENCE = 0.02
 MIN_MARGIN = 0.5  # in log-odds, between a score and the threshold; several times what bf16 changes
@@ -41,9 +39,7 @@ def embedding_sample(reference: TextReference, texts: Sequence[str], *, normaliz
     rows = [reference.window_rows(text) for text in texts]
     combine = np.mean if reference.windows.combine == "mean" else np.max
     vectors = np.stack([combine(windows, axis=0) for windows in rows])
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not lengths.all():
-        raise CheckpointRefused("the original gives a vector of nothing but zeros, which has no direction to compare")
+    lengths = lengths_of(vectors)
     if normalize:
         vectors /= lengths
     check = {"min_cosine": MIN_COSINE}
@@ -58,7 +54,9 @@ def classification_sample(reference: TextReference, texts: Sequence[str], labell
     could change it.
     """
     rows = [reference.window_rows(text) for text in texts]
-    scores = np.stack([_combined(_scores(logits, labelling), labelling, reference.windows) for logits in rows])
+    scores = np.stack(
+        [_combined(probabilities(logits, labelling.function), labelling, reference.windows) for logits in rows]
+    )
     near = {"max_abs": MAX_SCORE_DIFFERENCE}
     outputs = [GoldenTensor(name="scores", data_type="FP32", values=scores.astype(np.float32), check=near)]
     if min(_margin(own, labelling) for own in scores) > MIN_MARGIN:
@@ -68,10 +66,6 @@ def classification_sample(reference: TextReference, texts: Sequence[str], labell
         outputs.append(bytes_tensor("label", labels, check={"equal": True}))
         outputs.append(GoldenTensor(name="score", data_type="FP32", values=score, check=near))
     return GoldenSample(inputs=(texts_tensor(texts),), outputs=(*outputs, windows_tensor([len(own) for own in rows])))
-
-
-def _scores(logits: Floats, labelling: Labelling) -> Floats:
-    return softmax(logits) if labelling.function == "softmax" else 1 / (1 + np.exp(-logits))
 
 
 def _combined(scores: Floats, labelling: Labelling, windows: TextWindows) -> Floats:
@@ -111,12 +105,6 @@ def _positive(labelling: Labelling) -> int:
 def _log_odds(probability: Any) -> Any:
     clipped = np.clip(probability, 1e-12, 1 - 1e-12)  # certain either way
     return np.log(clipped) - np.log1p(-clipped)
-
-
-def softmax(logits: Floats) -> Floats:
-    """Probabilities, over the last dimension."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
 def texts_tensor(texts: Sequence[str], name: str = "text") -> GoldenTensor:

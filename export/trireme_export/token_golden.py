@@ -13,7 +13,8 @@ from tokenizers import Encoding
 
 from trireme_export.assembly import GoldenSample, bytes_tensor
 from trireme_export.catalogue import Aggregation
-from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, softmax, texts_tensor, windows_tensor
+from trireme_export.original_answers import softmax
+from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, texts_tensor, windows_tensor
 from trireme_export.text_original import Floats, split_into_windows
 from trireme_export.token_labels import OUTSIDE, TokenLabelling
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,27 +105,29 @@ def faults_of(repository: Path, entry: str, version: int) -> Iterator[str]:
     if manifest is None:
         yield "its manifest is damaged"
         return
-    if manifest["models"] != entry_models(entry):
-        yield "its manifest is of other models"
-    for model in entry_models(entry):
+    models = manifest["models"]
+    kept = {path.stem for path in (repository / entry / str(version)).glob("*.pbtxt")}
+    if not kept | {entry, f"{entry}_network"} <= set(models):
+        yield "its manifest leaves out models"
+    for model in models:
         if not (repository / model / str(version)).is_dir():
             yield f"{model} is incomplete"
     if (repository / entry / ACTIVE).is_symlink():  # else the only configs are those in service
-        for config in (stored_config(repository, entry, version, model) for model in manifest["models"]):
+        for config in (stored_config(repository, entry, version, model) for model in models):
             if not config.is_file():
                 yield f"{config.relative_to(repository)} is missing"
     for name, expected in manifest["artifacts"].items():
         path = repository / name
         if not path.is_file() or sha256_of(path) != expected["sha256"]:
             yield f"{name} is missing or was changed"
-    for path in _artifacts(repository, entry, version):
+    for path in _artifacts(repository, set(models) - {entry}, version):
         if path not in manifest["artifacts"]:
             yield f"{path} is not in its manifest"
 
 
-def _artifacts(repository: Path, entry: str, version: int) -> Iterator[str]:
+def _artifacts(repository: Path, steps: Iterable[str], version: int) -> Iterator[str]:
     """Files of the steps' version folders. The manifest, hidden files, `__pycache__` and backups are none."""
-    for model in entry_models(entry)[:-1]:
+    for model in sorted(steps):
         folder = repository / model / str(version)
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not any(map(_is_none, path.relative_to(folder).parts)):

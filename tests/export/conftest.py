@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel
 from trireme_export.catalogue import CATALOGUE, Entry, SentenceEmbedding, Source, TextWindows
 from trireme_export.checkpoint import Checkpoint, open_checkpoint
+from trireme_export.commands import export
 from trireme_export.fetch import fetch_first
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -94,3 +96,19 @@ def tiny_entry(folder: Path) -> Entry:
     """An entry of the tiny checkpoint, with windows of 16 tokens."""
     windows = TextWindows(max_length=16, overlap=4, max_windows=8, combine="mean")
     return Entry(name="tiny", sources=(Source(uri=str(folder)),), task=SentenceEmbedding(windows=windows))
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Networks this small are only slowed down by several."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def run(*arguments: object) -> str:
+    """`trireme export ...`, which must succeed; what it said."""
+    result = CliRunner().invoke(export, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.output

@@ -14,7 +14,8 @@ from trireme_export.installed import manifest_path
 from trireme_server.golden import judge
 from trireme_server.manifest import Tensor, read_manifest
 
-from .test_own_image import Library, answers, run
+from .conftest import run
+from .test_own_image import Library, answers
 from .tiny_image_models import write_tiny_image_classifier, write_tiny_image_encoder
 
 

@@ -13,10 +13,13 @@ from trireme_export.installed import manifest_path
 from trireme_export.runtimes import installed_runtimes
 from trireme_network.run_on_openvino import OpenVino
 
+from .conftest import run
 from .exported_entry import ExportedEntry
 from .library_entities import LibraryEntities
-from .test_own_text import FAMILIES, encoded, network, packed, padded, run
+from .test_own_text import FAMILIES, encoded, network, packed, padded
 from .tiny_models import TAGS, write_tiny_token_classifier
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TEXTS = (
     "The three banks of oars moved as one.",
@@ -28,15 +31,6 @@ TEXTS = (
 )
 WORDS = "the three banks of oars moved as one trireme rows at dawn and the trireme rowed as oars and banks moved"
 LONG = f"  {WORDS} 🚣 三段櫂船 " * 8
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Networks this small are only slowed down by several."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -6,40 +6,25 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from click.testing import CliRunner
 from google.protobuf import text_format
 from PIL import Image, ImageOps
 from safetensors.torch import load_file, save_file
 from transformers import AutoImageProcessor, AutoModel, AutoModelForImageClassification
-from trireme_export.commands import export
 from trireme_export.image_golden import IMAGES
 from trireme_export.runtimes import installed_runtimes
 from trireme_stages.registry import find_stage, load_stage
 from trireme_triton.progress import UNHEARD
 from tritonclient.grpc import model_config_pb2
 
+from .conftest import run
 from .tiny_image_models import LABELS, TINY_IMAGE_FAMILIES, write_tiny_image_classifier, write_tiny_image_encoder
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SLOW = ("mobilenet_v1", "convnextv2", "swinv2")  # each has a sister with nearly the same graph
 FAMILIES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TINY_IMAGE_FAMILIES]
 QUICK = ("efficientnet", "vit", "convnext")  # a pooler of its own, one with weights, one before a norm
 ENCODERS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TINY_IMAGE_FAMILIES]
-
-
-def run(*arguments):
-    """`trireme export ...`, which must succeed."""
-    result = CliRunner().invoke(export, list(map(str, arguments)))
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Networks this small are only slowed down by several."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ from trireme_export.commands import export
 from trireme_export.inspect_command import inspect
 from trireme_network.run_on_openvino import OpenVino
 
-from .conftest import write_json
+from .conftest import run, write_json
 from .exported_entry import ExportedEntry
 from .test_own_entities import window_of
-from .test_own_text import FAMILIES, network, run
+from .test_own_text import FAMILIES, network
 from .test_wrong_checkpoints import edit, refusal
 from .tiny_models import write_tiny_classifier
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SIGMOID, IDENTITY = "torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"
 QUERY = "oars at dawn"
@@ -27,15 +29,6 @@ TEXTS = (
     "row",
     "the three banks of oars moved as one at dawn, and " * 8,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Networks this small are only slowed down by several."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def write_reranker(folder, family, **options):

@@ -18,6 +18,7 @@ from trireme_export.text_samples import BENIGN
 from trireme_export.versions import read_versions
 from trireme_network.run_on_openvino import OpenVino
 
+from .conftest import run
 from .tiny_models import (
     LABELS,
     TINY_FAMILIES,
@@ -27,6 +28,8 @@ from .tiny_models import (
     write_tiny_encoder,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SLOW = ("xlm-roberta", "deberta-v2", "modernbert-mean")  # each has a sister with nearly the same graph
 TEXTS = (
     "The three banks of oars moved as one.",
@@ -35,13 +38,6 @@ TEXTS = (
     "An ancient row: <pad> [PAD] [MASK] <mask> </s> Ünïcode 三段櫂船 🚣",
     "a trireme was moved at dawn",
 )
-
-
-def run(*arguments):
-    """`trireme export ...`, which must succeed."""
-    result = CliRunner().invoke(export, list(map(str, arguments)))
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def network(repository: Path, name: str = "checkpoint") -> Path:
@@ -94,15 +90,6 @@ def library_hidden(folder, row):
 
 
 FAMILIES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TINY_FAMILIES]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Networks this small are only slowed down by several."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ from click.testing import CliRunner
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from trireme_export.checkpoint import open_checkpoint
-from trireme_export.commands import export
 from trireme_export.errors import CheckpointRefused
 from trireme_export.inspect_command import inspect
 from trireme_export.task_detection import detect_task
 from trireme_export.timm_config import read_timm_config
 
-from .conftest import write_json
+from .conftest import run, write_json
 from .test_own_image import answers, encoded, photographs
 from .test_wrong_checkpoints import edit, refusal, rewrite
 from .tiny_image_models import SIZE, stir
@@ -78,12 +77,6 @@ def write_tiny_timm(folder, name, classes=4):
 
 def cfg_of(folder):
     return json.loads((folder / "config.json").read_bytes())["pretrained_cfg"]
-
-
-def run(*arguments):
-    result = CliRunner().invoke(export, list(map(str, arguments)))
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def library_rows(model, folder, images):

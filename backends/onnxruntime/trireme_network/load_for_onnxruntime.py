@@ -128,7 +128,9 @@ def _segment_rules(own: TriremeParameters) -> SegmentRules | None:
 
 
 def _check_segments(config: ModelConfig, graph: Graph, segments: str) -> None:
-    """Rows can be packed if every input is one row of tokens per text and every output one row per segment.
+    """Rows can be packed if every input is one row of tokens per text and every output one row per segment, or token.
+
+    Which of the two an output has is what `trireme.segment_outputs` says: no shape tells it before a text is computed.
 
     Raises:
         ConfigRefused: names the tensor that is not.
