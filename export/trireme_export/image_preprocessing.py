@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -68,7 +69,15 @@ def channels(value: float | Sequence[float]) -> Channels:
 
 
 def normalization(mean: Channels, std: Channels, *, factor: float = 1 / 255) -> Normalization:
-    """What makes `(byte * factor - mean) / std`."""
+    """What makes `(byte * factor - mean) / std`.
+
+    Raises:
+        ValueError: that is no number, or the same one for every byte.
+    """
     scale = channels([factor / deviation for deviation in std])
     shift = channels([-own / deviation for own, deviation in zip(mean, std, strict=True)])
+    if not all(map(math.isfinite, (*scale, *shift))) or 0 in scale:
+        raise ValueError(
+            f"by its factor, mean and deviation a byte becomes byte * {scale} + {shift}, which says nothing"
+        )
     return Normalization(scale=scale, shift=shift)

@@ -139,20 +139,20 @@ def _resized(checkpoint: Checkpoint, processor: Any) -> tuple[int, bool]:
     """To how many pixels, and whether that is both sides or the shorter one."""
     size = {key: value for key, value in dict(processor.size).items() if value is not None}
     if size.keys() == {"shortest_edge"}:
-        edge = int(size["shortest_edge"])
+        edge = _pixels(size["shortest_edge"])
         if not _is_convnext(processor):
             return edge, False
         return (edge, True) if edge >= _WARPED_FROM else (int(edge / processor.crop_pct), False)
     if size.keys() == {"height", "width"} and size["height"] == size["width"] and not _is_convnext(processor):
-        return int(size["height"]), True
+        return _pixels(size["height"]), True
     raise _refused(checkpoint, f"size is {size}; shortest_edge, or a height and width that are equal, can be exported")
 
 
 def _cropped(checkpoint: Checkpoint, processor: Any, resize: int, stretch: bool) -> int:
     crop = {key: value for key, value in dict(processor.crop_size or {}).items() if value is not None}
-    square = int(crop["height"]) if crop and crop.get("height") == crop.get("width") else None
+    square = _pixels(crop["height"]) if crop and crop.get("height") == crop.get("width") else None
     if _is_convnext(processor):
-        edge = int(processor.size.shortest_edge)
+        edge = _pixels(processor.size.shortest_edge)
         if not processor.do_center_crop or square == edge:
             return edge  # its resizing crops as well
         raise _refused(checkpoint, f"crop_size is {crop} after a size of {edge}; only the same can be exported")
@@ -164,6 +164,12 @@ def _cropped(checkpoint: Checkpoint, processor: Any, resize: int, stretch: bool)
         return resize
     why = "size is a shortest_edge and do_center_crop is false, so images keep their shape"
     raise _refused(checkpoint, f"{why}; the graph takes squares")
+
+
+def _pixels(side: float) -> int:
+    if side != int(side):
+        raise ValueError(f"{side} pixels are no whole number")
+    return int(side)
 
 
 def _normalization(processor: Any) -> Normalization:
