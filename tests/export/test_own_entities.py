@@ -108,7 +108,9 @@ def test_a_long_text_has_the_entities_of_its_windows_each_once(family, exported)
 
 
 @pytest.mark.parametrize("strategy", ["first", "average", "max"])
-@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize(
+    "family", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "xlm-roberta"))]
+)
 def test_words_get_the_labels_that_the_librarys_pipeline_gives_them(family, strategy, exported):
     folder, repository = exported(family)
     (actual,) = found(ExportedEntry(repository, aggregation=strategy), WORDS)

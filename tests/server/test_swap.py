@@ -261,6 +261,7 @@ def test_a_request_that_is_long_in_one_step_finds_the_next_step_of_its_version(t
     launcher.wait_until(lambda: len(launcher.stubs()) == len(STEPS), 30, "the end of the stubs of version 1")
 
 
+@pytest.mark.slow
 def test_a_version_that_is_broken_is_rescued_by_the_one_put_in_service_instead(tide, launch, tmp_path):
     mark = tmp_path / "die"
     write_version(tide, 2, "FLOOD", own={"die_when": str(mark)})
@@ -287,6 +288,7 @@ def test_a_run_folder_that_cannot_be_written_refuses_the_version_and_nothing_els
     assert not has_candidates(launcher)
 
 
+@pytest.mark.slow
 def test_what_does_not_load_under_its_own_name_is_answered_by_the_candidates_until_it_does(tide, launch, tmp_path):
     mark = tmp_path / "fail"
     mark.touch()
@@ -306,6 +308,7 @@ def test_what_does_not_load_under_its_own_name_is_answered_by_the_candidates_unt
     wait_for_version(launcher, 1)
 
 
+@pytest.mark.slow
 def test_a_stub_that_dies_while_its_version_takes_its_name_is_noticed_and_replaced(tide, launch):
     launcher = launch(tide)
     write_version(tide, 2, "FLOOD", own={"load_s": "4"})
@@ -317,6 +320,7 @@ def test_a_stub_that_dies_while_its_version_takes_its_name_is_noticed_and_replac
     assert launcher.ask("x", model="tide") == (200, "FLOOD")
 
 
+@pytest.mark.slow
 def test_a_stop_while_a_version_takes_its_name_lets_its_requests_end(tide, launch):
     launcher = launch(tide)
     write_version(tide, 2, "FLOOD", own={"load_s": "4"})
@@ -329,6 +333,7 @@ def test_a_stop_while_a_version_takes_its_name_lets_its_requests_end(tide, launc
         assert asked.result() == (200, "FLOOD")
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_while_a_version_takes_its_name_comes_back_with_it(tide, launch):
     launcher = launch(tide)
     write_version(tide, 2, "FLOOD", own={"load_s": "2"})
@@ -342,6 +347,7 @@ def test_a_server_that_dies_while_a_version_takes_its_name_comes_back_with_it(ti
     wait_for_version(launcher, 1)
 
 
+@pytest.mark.slow
 def test_a_stub_that_dies_while_another_version_is_proved_is_replaced_at_once(tide, launch):
     launcher = launch(tide)
     write_version(tide, 2, "FLOOD", own={"load_s": "12"})
@@ -355,6 +361,7 @@ def test_a_stub_that_dies_while_another_version_is_proved_is_replaced_at_once(ti
     wait_for_version(launcher, 2)
 
 
+@pytest.mark.slow
 def test_a_version_keeps_its_limits_and_one_without_a_number_is_refused(tide, launch):
     launcher = launch(tide)
     write_version(tide, 2, "FLOOD", own={"trireme.stall_timeout_s": "soon"})
@@ -381,6 +388,7 @@ def may_be_removed(folder: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_version_that_is_served_is_kept_from_being_removed(tide, launch):
     launcher = launch(tide)
     write_version(tide, 2, "FLOOD", golden="NEAP")
