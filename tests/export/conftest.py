@@ -19,6 +19,18 @@ VOCABULARY = "[PAD] [UNK] [CLS] [SEP] a three banks of oars the row moved as one
 WORDS = VOCABULARY.split()
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """Where a test writes its checkpoint."""
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Where a test exports to."""
+    return tmp_path / "repository"
+
+
 @pytest.fixture(scope="session")
 def cache() -> Path:
     """The project's own cache: what `make test` has fetched is not fetched again."""

@@ -19,16 +19,6 @@ from .test_own_image import Library, answers
 from .tiny_image_models import write_tiny_image_classifier, write_tiny_image_encoder
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return tmp_path / "repository"
-
-
 def small_processor(folder, **size):
     """Far smaller than the photographs: the larger ones are decoded at half scale."""
     path = folder / "preprocessor_config.json"

@@ -27,16 +27,6 @@ QUICK = ("efficientnet", "vit", "convnext")  # a pooler of its own, one with wei
 ENCODERS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TINY_IMAGE_FAMILIES]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return tmp_path / "repository"
-
-
 def stage(repository, step, name="checkpoint"):
     """A step of the installed entry, loaded as the server loads it."""
     path = repository / f"{name}_{step}"

@@ -92,16 +92,6 @@ def library_hidden(folder, row):
 FAMILIES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TINY_FAMILIES]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return tmp_path / "repository"
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_classifier_gives_the_librarys_logits(family, folder, repository):
     write_tiny_classifier(folder, family)

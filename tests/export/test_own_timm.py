@@ -50,16 +50,6 @@ QUICK = ("resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224")
 FAMILIES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TINY]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return tmp_path / "repository"
-
-
 def write_tiny_timm(folder, name, classes=4):
     """As timm's own `save_for_hf` writes it; the model."""
     args, preprocessing = TINY[name]
