@@ -5,6 +5,7 @@ subcommand may add its own. Imports little, so that `trireme --help` is quick; a
 group `trireme.commands` names should do the same and import what is heavy inside its functions.
 """
 
+import errno
 import os
 import sys
 from importlib.metadata import version
@@ -43,12 +44,14 @@ class TriremeGroup(click.Group):
         except KeyboardInterrupt:
             os._exit(INTERRUPTED)  # at once: a request may still be under way on a thread
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+            _discard_output()
             ctx.exit(CLOSED_PIPE)
         except Exception as error:
             if ctx.params["debug"]:
                 raise
             click.echo(f"Error: {_message(error)}", err=True)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                _discard_output()
             ctx.exit(getattr(error, "exit_code", 1))
 
     def list_commands(self, _: click.Context) -> list[str]:
@@ -90,11 +93,20 @@ def trireme(**_: Any) -> None:
 
 def main() -> None:
     """Run the command line of this process and exit."""
+    if sys.stdout is None:  # closed by the caller, as by `trireme ... >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     trireme(prog_name="trireme")
+
+
+def _discard_output() -> None:
+    """What is still to be flushed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _message(error: Exception) -> str:
     """Errors that carry an exit status speak to the user; any other is a bug."""
     if hasattr(error, "exit_code"):
+        return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return str(error)
     return f"unexpected {type(error).__name__}: {error} (`trireme --debug ...` shows where)"

@@ -18,7 +18,7 @@ from trireme_client.errors import (
     TriremeError,
 )
 from trireme_client.results import ModelMetadata, ModelState, TensorMetadata
-from trireme_client.server_text import is_queue_timeout, is_reloading, plain
+from trireme_client.server_text import is_launchers_own, is_queue_timeout, is_reloading, plain
 
 _ERRORS: dict[str, type[TriremeError]] = {
     "StatusCode.UNAVAILABLE": ServerUnavailable,
@@ -111,7 +111,8 @@ def _read(call: Call, answer: Any) -> Any:
         case IsLive() | IsReady():
             return bool(answer)
         case _:
-            return [ModelState(model.name, model.version, model.state, model.reason) for model in answer.models]
+            states = (ModelState(model.name, model.version, model.state, model.reason) for model in answer.models)
+            return [state for state in states if not is_launchers_own(state.name)]
 
 
 def _tensor(tensor: Any) -> TensorMetadata:

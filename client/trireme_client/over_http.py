@@ -20,7 +20,7 @@ from trireme_client.errors import (
     TriremeError,
 )
 from trireme_client.results import ModelMetadata, ModelState, TensorMetadata
-from trireme_client.server_text import is_queue_timeout, is_reloading, plain
+from trireme_client.server_text import is_launchers_own, is_queue_timeout, is_reloading, plain
 
 # Triton uses 400, 404, 500, 501 and 503; the others come from a balancer or proxy on the way.
 _ERRORS: dict[str, type[TriremeError]] = {
@@ -123,7 +123,7 @@ def _read(call: Call, answer: Any) -> Any:
         case IsLive() | IsReady():
             return bool(answer)
         case _:
-            return [_state(model) for model in answer]
+            return [_state(model) for model in answer if not is_launchers_own(model["name"])]
 
 
 def _tensor(tensor: dict[str, Any]) -> TensorMetadata:

@@ -10,6 +10,11 @@ def plain(message: str | None) -> str:
     return _REQUEST_ID.sub("", message or "no reason given")
 
 
+def is_launchers_own(model: str) -> bool:
+    """`trireme serve` lets a version prove itself under a name with a full stop, which no entry has."""
+    return "." in model
+
+
 def is_reloading(message: str) -> bool:
     """Triton says so of a model that it knows and has not loaded: one that is being loaded again."""
     return message.startswith("Request for unknown model: ") and message.endswith(" has no available versions")

@@ -56,7 +56,7 @@ def read_versions(repository: Path, entry: str) -> Versions:
 def pinned_version(config: Path) -> int | None:
     """The version that a config.pbtxt tells Triton to serve; None: it is not there, or names none."""
     try:
-        found = _PINNED.search(config.read_text(encoding="utf-8"))
+        found = _PINNED.search(config.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
     return int(found[1]) if found else None

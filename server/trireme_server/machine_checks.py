@@ -29,6 +29,8 @@ _KNOWN_VULNERABILITIES = (
     "CVE-2026-24146/24173/24208"
 )
 
+_NO_ADDRESS = errno.EADDRNOTAVAIL
+
 
 def ports(around: Surroundings) -> Iterator[Finding]:
     for purpose, port in around.config.ports.items():
@@ -36,6 +38,8 @@ def ports(around: Surroundings) -> Iterator[Finding]:
         reason = _why_not_bindable(around.config.host, port)
         if reason is None:
             yield ok(name, "free")
+        elif reason == _NO_ADDRESS:
+            yield fail(name, f"{around.config.host!r} is no address of this machine", "choose another with --host")
         elif reason == errno.EADDRINUSE:
             holder = port_holder(around.processes, port) or "another process"
             yield fail(name, f"taken by {holder}", f"stop it, or choose another with --{purpose}-port")
@@ -155,8 +159,10 @@ def _why_not_bindable(address: str, port: int) -> int | None:
         try:
             probe.bind((address, port))
             probe.listen()
+        except socket.gaierror:
+            return _NO_ADDRESS
         except OSError as error:
-            return error.errno or errno.EADDRNOTAVAIL
+            return error.errno or _NO_ADDRESS
     return None
 
 

@@ -26,6 +26,11 @@ class ProcessStat:
     def is_alive(self) -> bool:
         return self.state not in "ZX"
 
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was started, to a clock tick (10 ms)."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / CLOCK_TICKS_PER_S
+
 
 class Processes:
     """The processes of this machine. `root` is replaced in tests."""
@@ -117,12 +122,6 @@ class Processes:
     def network_table(self, pid: int, name: str) -> list[str]:
         """The lines of /proc/PID/net/NAME, without the heading."""
         return (self._read(pid, f"net/{name}") or "").splitlines()[1:]
-
-    def age_s(self, pid: int) -> float:
-        """Seconds since `pid` was started, to a clock tick (10 ms)."""
-        stat = self.stat(pid)
-        assert stat is not None, f"process {pid} is gone"
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / CLOCK_TICKS_PER_S
 
     def _descriptors(self, pid: int) -> list[Path]:
         try:

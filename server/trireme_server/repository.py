@@ -93,17 +93,18 @@ class Repository:
         for name in chosen:
             if name in users:
                 raise RepositoryError(f"{name!r} is a step of {users[name]!r}; name that one")
-        return tuple(self._entry(name) for name in chosen)
+            if name not in self.models:
+                known = ", ".join(sorted(set(self.models) - set(users)))
+                raise RepositoryError(f"{self.folder} has no entry {name!r}; it has {known}")
+        return tuple(self._entry(self.models[name]) for name in chosen)
 
-    def _entry(self, name: str) -> Entry:
-        model = self._model(name, "the repository")
-        return Entry(model, tuple(self._model(step, f"the ensemble {name!r}") for step in model.config.steps))
-
-    def _model(self, name: str, where: str) -> Model:
-        if name not in self.models:
-            known = ", ".join(sorted(self.models)) or "no model at all"
-            raise RepositoryError(f"{where} needs a model {name!r}; {self.folder} has {known}")
-        return self.models[name]
+    def _entry(self, model: Model) -> Entry:
+        for step in model.config.steps:
+            if step not in self.models:
+                raise RepositoryError(
+                    f"the ensemble {model.name!r} needs a model {step!r}, which {self.folder} does not have"
+                )
+        return Entry(model, tuple(self.models[step] for step in model.config.steps))
 
 
 def read_repository(folder: Path) -> Repository:

@@ -40,7 +40,9 @@ def serve(config: ServeConfig, terminal: Terminal) -> ExitCode:
         ServeError: it cannot start, or cannot go on.
     """
     entered = time.monotonic()
-    imports = Span(entered - Processes().age_s(os.getpid()), entered)
+    itself = Processes().stat(os.getpid())
+    assert itself is not None, "this process runs"
+    imports = Span(entered - itself.age_s, entered)
     around = look_around(config)
     installation = _check(around, terminal)
     folder = make_run_folder(config.run_folder, config.http_port)

@@ -16,6 +16,7 @@ from trireme_server.repository import Model
 
 _INSTALL = "pip install 'trireme[server]'"
 _RUNTIME = "trireme.runtime"
+_RUNTIMES = ("onnxruntime", "openvino")  # others keep the model from loading, and it says which there are
 _STAGE_MODULES = {"tokenize": ("tokenizers",), "image": ("PIL",)}
 
 
@@ -81,6 +82,6 @@ def _modules(model: Model, around: Surroundings) -> tuple[str, ...]:
         return ()
     if backend == "stages":
         return _STAGE_MODULES.get(parameters.get("stage", ""), ())
-    if backend in ("onnxruntime", "openvino"):
-        return (parameters.get(_RUNTIME, backend),)
+    if backend in _RUNTIMES and (runtime := parameters.get(_RUNTIME, backend)) in _RUNTIMES:
+        return (runtime,)
     return ()

@@ -64,7 +64,7 @@ class Supervisor:
         self._roster = Roster(parts.processes, parts.limits)
         self._lost = LostRequests(parts.processes, parts.config.grpc_port)
         self._retired: dict[str, list[Stub]] = {}  # of broken models that have not been unloaded yet
-        self._hang_watch = HangWatch(parts.processes)
+        self._hang_watch = HangWatch(parts.processes, parts.loader.triton)
         self._scraped_at = self._seen_at = self._now
         self._worker = Worker(parts.loader, self._generation, parts.inbox.put)
         self._started_at = time.monotonic()
@@ -151,7 +151,7 @@ class Supervisor:
 
     def _server_hangs(self) -> str | None:
         """Ends a server that makes no progress; says why it did."""
-        how = self._hang_watch.judge(self._server.pid, self._now - self._scraped_at if self._is_up else 0.0)
+        how = self._hang_watch.judge(self._server.pid, self._now, self._scraped_at if self._is_up else self._now)
         if how is not None:
             self._server.kill()
         return how

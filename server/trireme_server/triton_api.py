@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +50,7 @@ class TritonApi:
         self._host = host
         self._http_port = http_port
         self._metrics_port = metrics_port
+        self._loads: dict[str, float] = {}
 
     def is_live(self) -> bool:
         try:
@@ -70,7 +72,15 @@ class TritonApi:
         Raises:
             TritonRefused, TritonUnreachable
         """
-        self._repository(model, "load", {} if config is None else {"parameters": {"config": config}})
+        self._loads[model] = time.monotonic()
+        try:
+            self._repository(model, "load", {} if config is None else {"parameters": {"config": config}})
+        finally:
+            self._loads.pop(model, None)
+
+    def loads_under_way(self) -> dict[str, float]:
+        """The models that are being loaded, and since when, by `time.monotonic`."""
+        return dict(self._loads)
 
     def unload(self, model: str) -> None:
         """Takes a model out of service, and the ensembles that use it with it; their running requests go on."""

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable
@@ -250,6 +251,14 @@ def test_a_reader_that_leaves_ends_the_run_in_silence(grpc_environment: dict[str
     assert process.stderr.read() == b""
     process.stdin.close()
     process.stderr.close()
+
+
+def test_an_output_that_is_closed_or_full_is_no_bug(grpc_environment: dict[str, str]) -> None:
+    run = {"env": grpc_environment, "shell": True, "capture_output": True, "timeout": 60}
+    closed = subprocess.run(f"{shlex.join(RUN)} classify one >&-", check=False, **run)
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    full = subprocess.run(f"{shlex.join(RUN)} classify one >/dev/full", check=False, **run)
+    assert (full.returncode, full.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
 
 
 def test_ctrl_c_ends_the_run_with_status_130(grpc_environment: dict[str, str]) -> None:

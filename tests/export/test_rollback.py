@@ -102,6 +102,13 @@ def test_the_commands_say_what_is_in_service(repository):
     ]
 
 
+def test_a_config_that_is_no_text_names_no_version(repository):
+    config = repository / "tiny" / "config.pbtxt"
+    config.unlink()
+    config.write_bytes(b"\xff\xfe")
+    assert CliRunner().invoke(versions, ["tiny", "--repository", str(repository)]).exit_code == 0
+
+
 def test_a_refusal_is_a_line_and_an_exit_code(repository):
     arguments = ["rollback", "tiny", "--to", "9", "--repository", str(repository)]
     command = [sys.executable, "-c", "from trireme_client.cli import main; main()", *arguments]

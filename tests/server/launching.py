@@ -145,7 +145,8 @@ class Launcher:
         return int(self.status()["server_pid"])
 
     def stubs(self, model: str | None = None) -> list[Stub]:
-        found = find_stubs(self.processes, self.server_pid())
+        server = self.status()["server_pid"]  # None: there is none at the moment
+        found = [] if server is None else find_stubs(self.processes, server)
         return [stub for stub in found if model is None or stub.model == model]
 
     def stub(self, model: str) -> Stub:

@@ -52,6 +52,8 @@ def test_a_taken_port_names_the_process_and_the_option(repository):
 def test_an_address_of_another_machine_is_refused(repository):
     texts = only(Level.FAIL, machine_checks.ports, around(repository, host="203.0.113.7"))
     assert len(texts) == 4
+    assert all("'203.0.113.7' is no address of this machine -> choose another with --host" in text for text in texts)
+    assert len(only(Level.FAIL, machine_checks.ports, around(repository, host="nohost.invalid"))) == 4
 
 
 @pytest.mark.parametrize(("host", "level"), [("127.0.0.1", Level.OK), ("::1", Level.OK), ("0.0.0.0", Level.WARN)])
@@ -104,6 +106,13 @@ def test_packages_that_a_stage_needs_are_named(tmp_path, monkeypatch):
     (text,) = only(Level.FAIL, software_checks.packages, around(repository))
     assert "PIL" in text
     assert "decode" in text
+
+
+def test_a_runtime_that_is_not_known_is_left_to_the_model_to_refuse(tmp_path):
+    repository = tmp_path / "repository"
+    runtime = {"parameters": {"trireme.runtime": {"string_value": "tf"}}}
+    write_model(repository, "network", probe(**runtime) | {"backend": "onnxruntime"})
+    assert not only(Level.FAIL, software_checks.packages, around(repository))
 
 
 def test_the_programs_run(repository):
@@ -244,7 +253,7 @@ def test_a_backend_that_is_not_there_is_named(repository):
 
 
 def test_an_entry_that_is_not_there_is_told_what_is(repository):
-    with pytest.raises(RepositoryError, match=r"needs a model 'ech'; .* has echo, echo_first, echo_second, flow"):
+    with pytest.raises(RepositoryError, match="has no entry 'ech'; it has echo, flow"):
         read_repository(repository).entries(["ech"])
 
 

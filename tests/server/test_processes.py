@@ -128,7 +128,7 @@ def test_a_real_process_is_seen_to_sleep_stop_and_end():
                           stdout=subprocess.PIPE) as process:  # fmt: skip
         process.stdout.readline()
         assert process.pid in processes.children(os.getpid())
-        assert processes.age_s(process.pid) < 60
+        assert processes.stat(process.pid).age_s < 60
         assert processes.thread_runtime_ns(process.pid) > 0
         os.kill(process.pid, 19)
         deadline = time.monotonic() + 10

@@ -105,6 +105,22 @@ def test_a_model_that_does_not_load_is_told_in_its_own_words(launch, repository)
     assert "model.py(" not in output
 
 
+def test_a_process_that_dies_before_triton_has_heard_of_it_is_noticed(launch, repository):
+    write_model(repository, "stillborn", probe())
+    stub = repository / "stillborn" / "triton_python_backend_stub"  # Triton prefers a model's own
+    stub.write_text("#!/bin/sh\nexit 1\n")
+    stub.chmod(0o755)
+    last_line = ended(launch(repository, "--max-restarts", "1", ready=False), 6).splitlines()[-1]
+    assert "it waits for a process of 'stillborn', which died or was stopped when it was being" in last_line
+
+
+def test_a_process_that_is_stopped_while_its_model_loads_is_replaced(launch, repository):
+    launcher = launch(repository, ready=False)
+    launcher.wait_until(launcher.stubs, TIMEOUT_S, "a process was started")
+    os.kill(launcher.stubs()[0].pid, signal.SIGSTOP)
+    launcher.wait_until_ready()
+
+
 def test_a_tampered_artifact_keeps_the_server_from_starting(launch, repository):
     (repository / "echo_second" / "1" / "model.bin").write_bytes(b"tampered")
     output = ended(launch(repository, ready=False), 3)

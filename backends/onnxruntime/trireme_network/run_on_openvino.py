@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ _TYPES = {
     "f32": "TYPE_FP32",
 }
 KERNELS_KEPT = 128  # prepared for shapes met before; OpenVINO's own 5,000 let the memory grow for hours
+_PRIMITIVES_KEPT = 8  # by oneDNN below it, which would keep 1,024 of the same once more
 Result = TypeVar("Result")
 
 
@@ -56,6 +58,7 @@ class OpenVino:
     ) -> None:
         if not file.exists():
             raise ConfigRefused(f"unable to find {str(file)!r}")
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_PRIMITIVES_KEPT))  # read at the first run
         self._core = ov.Core()
         self._model = _translated(lambda: self._core.read_model(str(file)))
         if shapes:

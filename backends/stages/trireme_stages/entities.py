@@ -11,6 +11,7 @@ import numpy as np
 from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
 
 from trireme_stages.scores import read_labels, scores_of
+from trireme_stages.segments import check_finite
 from trireme_stages.stage import Model, Signature, answer_parsed
 from trireme_stages.tagging import Scheme, read_tags, runs
 from trireme_stages.texts import read_texts
@@ -115,8 +116,7 @@ def _placed(item: int, text: str, logits: Array, spans: Array) -> _Tokens:
             f"input 'token_spans', item {item}: a span is empty, or ends after the {len(text)} characters of the text",
             reason="shape",
         )
-    if not np.isfinite(logits[kept]).all():
-        raise InvalidRequest(f"input 'logits', item {item}: not every number is finite", reason="network")
+    check_finite(f"input 'logits', item {item}", logits[kept])
     return _Tokens(text, logits[kept], spans)
 
 

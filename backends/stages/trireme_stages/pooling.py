@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from trireme_triton.tensors import Array, Inputs, InvalidRequest
 
-from trireme_stages.segments import Windows
+from trireme_stages.segments import Windows, check_finite
 
 Pooling = Literal["mean", "cls"]
 
@@ -19,7 +19,8 @@ def pool_hidden_states(inputs: Inputs, width: int, pooling: Pooling) -> Windows:
     `windows`.
 
     Raises:
-        InvalidRequest: the shapes do not fit each other or the model, or the mask has other segments than `windows`.
+        InvalidRequest: the shapes do not fit each other or the model, the mask has other segments than `windows`, or
+            a number is not finite.
     """
     hidden, mask, windows = inputs["hidden_states"], inputs["attention_mask"], inputs["windows"]
     if hidden.ndim != 3 or hidden.shape[2] != width or not hidden.shape[0] or mask.shape != hidden.shape[:2]:
@@ -34,6 +35,7 @@ def pool_hidden_states(inputs: Inputs, width: int, pooling: Pooling) -> Windows:
         found = f"{counts[:8].tolist()} segments; input 'windows' says {windows.reshape(-1)[:8].tolist()}"
         raise InvalidRequest(f"input 'attention_mask' has {found}; both must agree, from 1 up", reason="shape")
     tokens = hidden[mask > 0]
+    check_finite("input 'hidden_states'", tokens)
     starts = np.flatnonzero(first[mask > 0])
     if pooling == "cls":
         return Windows(rows=tokens[starts], counts=counts)

@@ -37,7 +37,8 @@ def read_windows(name: str, inputs: Inputs, width: int) -> Windows:
     """The tensor `name` of one request, (batch, segments, width), without rows of absent segments.
 
     Raises:
-        InvalidRequest: the shapes do not fit each other or the model, or a text has no window or more than segments.
+        InvalidRequest: the shapes do not fit each other or the model, a text has no window or more than segments, or
+            a number is not finite.
     """
     rows, windows = inputs[name], inputs["windows"]
     if rows.ndim != 3 or rows.shape[2] != width or not rows.shape[0]:
@@ -48,23 +49,34 @@ def read_windows(name: str, inputs: Inputs, width: int) -> Windows:
         found = f"{windows.reshape(-1)[:8].tolist()} in shape {list(windows.shape)}"
         allowed = f"one number from 1 to {rows.shape[1]} for each of {len(rows)} texts"
         raise InvalidRequest(f"input 'windows' is {found}; it must be {allowed}", reason="shape")
-    if rows.shape[1] == 1:
-        return Windows(rows=rows[:, 0], counts=windows[:, 0])
-    return Windows(rows=rows[np.arange(rows.shape[1]) < windows], counts=windows[:, 0])
+    kept = rows[:, 0] if rows.shape[1] == 1 else rows[np.arange(rows.shape[1]) < windows]
+    check_finite(f"input {name!r}", kept)
+    return Windows(rows=kept, counts=windows[:, 0])
 
 
 def read_vectors(name: str, inputs: Inputs, width: int) -> Windows:
     """The tensor `name` of one request, (batch, width): one vector for each.
 
     Raises:
-        InvalidRequest: the shape does not fit the model.
+        InvalidRequest: the shape does not fit the model, or a number is not finite.
     """
     rows = inputs[name]
     if rows.ndim != 2 or rows.shape[1] != width or not rows.shape[0]:
         raise InvalidRequest(
             f"input {name!r} has shape {list(rows.shape)}; it must be [batch, {width}]", reason="shape"
         )
+    check_finite(f"input {name!r}", rows)
     return Windows(rows=rows, counts=np.ones(len(rows), np.int32))
+
+
+def check_finite(what: str, numbers: Array) -> None:
+    """What a network gives is answered with only if it is finite: of NaN any label could be made.
+
+    Raises:
+        InvalidRequest: a number is NaN or infinite.
+    """
+    if not np.isfinite(numbers).all():
+        raise InvalidRequest(f"{what}: not every number is finite", reason="network")
 
 
 def _are_counts(windows: Array, texts: int, most: int) -> bool:

@@ -113,9 +113,11 @@ def named_file(folder: Path, key: str, name: str) -> Path:
     """The file of the version folder that the parameter `key` names.
 
     Raises:
-        InvalidParameter: there is no such file.
+        InvalidParameter: there is no such file, or the name leads out of the folder.
     """
     path = folder / name
+    if Path(name).name != name:
+        raise InvalidParameter(f"parameter {key!r} is {name!r}; it must be the name of a file in {folder}")
     if not path.is_file():
         raise InvalidParameter(f"parameter {key!r} is {name!r}; {folder} has no such file")
     return path

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from trireme_triton.parameters import InvalidParameter, parameter
-from trireme_triton.tensors import Answer, Array, Inputs, InvalidRequest
+from trireme_triton.tensors import Answer, Inputs
 
 from trireme_stages.scores import ScoreFunction, read_labels, scores_of
+from trireme_stages.segments import Windows, joined, read_vectors, split_requests
 from trireme_stages.stage import Model, Signature, answer_parsed
 
 
@@ -44,18 +45,12 @@ class TopK:
         """All images of all requests are computed as one array."""
         return answer_parsed(batch, self._logits, self._best)
 
-    def _logits(self, inputs: Inputs) -> Array:
-        logits = inputs["logits"]
-        if logits.ndim != 2 or logits.shape[1] != len(self._labels) or not len(logits):
-            allowed = f"[batch, {len(self._labels)}]"
-            raise InvalidRequest(f"input 'logits' has shape {list(logits.shape)}; it must be {allowed}", reason="shape")
-        return logits
+    def _logits(self, inputs: Inputs) -> Windows:
+        return read_vectors("logits", inputs, len(self._labels))
 
-    def _best(self, requests: Sequence[Array]) -> Iterator[Answer]:
-        scores = scores_of(self._parameters.function, np.concatenate(requests))
+    def _best(self, requests: Sequence[Windows]) -> Iterator[Answer]:
+        scores = scores_of(self._parameters.function, joined(requests).rows)
         best = np.argsort(-scores, axis=1, kind="stable")[:, : self._parameters.k]
         score = np.take_along_axis(scores, best, axis=1)
-        end = 0
-        for request in requests:
-            begin, end = end, end + len(request)
-            yield {"label": self._labels[best[begin:end]], "score": score[begin:end]}
+        for own in split_requests(requests, self._labels[best], score):
+            yield dict(zip(("label", "score"), own, strict=True))

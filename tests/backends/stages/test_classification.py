@@ -124,6 +124,23 @@ def test_a_request_is_answered_the_same_alone_and_among_others(classification, r
         assert all(np.array_equal(together[name], alone[name]) for name in ("label", "score", "scores"))
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("function", ["softmax", "sigmoid"])
+def test_logits_that_are_no_numbers_are_refused_and_harm_no_one_else(classification, function, number):
+    good, bad = network_answer([[[1, 2, 3]]]), network_answer([[[1, 2, 3], [1, number, 3]]])
+    stage = classification(function=function, threshold="0.4", positive_label="injection")
+    answer, refused = stage.answer([good, bad])
+    assert str(refused) == "input 'logits': not every number is finite"
+    assert answer["label"].tolist() == [[b"injection" if function == "sigmoid" else "ünsure".encode()]]
+
+
+def test_numbers_of_absent_windows_do_not_count(classification):
+    inputs = network_answer([[[1, 2, 3]], [[1, 2, 3], [3, 2, 1]]])
+    inputs["logits"][0, 1] = np.nan
+    (answer,) = classification().answer([inputs])
+    assert np.isfinite(answer["scores"]).all()
+
+
 def test_a_request_of_the_wrong_width_is_refused_and_harms_no_one_else(classification):
     good = network_answer([[[1, 2, 3]]])
     bad = {**good, "logits": np.zeros((1, 1, 2), np.float32)}

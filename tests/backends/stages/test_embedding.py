@@ -140,6 +140,26 @@ def test_a_mask_that_does_not_fit_is_refused(embedding, mask, windows):
     assert "attention_mask" in str(answer)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("parameters", "tensor", "shape"),
+    [
+        ({}, "embedding", (1, 1, WIDTH)),
+        ({"windows": "none"}, "embedding", (1, WIDTH)),
+        ({"pooling": "mean"}, "hidden_states", (1, 2, WIDTH)),
+        ({"pooling": "cls"}, "hidden_states", (1, 2, WIDTH)),
+    ],
+)
+def test_a_vector_is_never_made_of_what_is_no_number(embedding, parameters, tensor, shape, number):
+    inputs = {
+        tensor: np.full(shape, number, np.float32),
+        "windows": np.array([[1]], np.int32),
+        "attention_mask": np.ones((1, 2), np.int64),
+    }
+    (answer,) = embedding(**parameters).answer([inputs])
+    assert str(answer) == f"input {tensor!r}: not every number is finite"
+
+
 def test_more_dimensions_than_the_network_has_keep_the_model_from_loading(embedding):
     with pytest.raises(InvalidParameter, match="'dimensions' is 9; the network gives 8"):
         embedding(dimensions="9")

@@ -38,6 +38,7 @@ def test_a_request_that_does_not_fit_is_refused_and_harms_no_other(load):
     good = network_answer([[1.0, 2.0]])
     before, refused, after = load("score").answer([good, good | {"windows": np.array([[3]], np.int32)}, good])
     assert isinstance(refused, InvalidRequest)
+    assert isinstance(load("score").answer([network_answer([[np.nan]])])[0], InvalidRequest)
     assert before["score"] == after["score"]
 
 

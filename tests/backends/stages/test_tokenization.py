@@ -184,6 +184,12 @@ def test_a_file_that_is_no_tokenizer_keeps_the_model_from_loading(load):
         load("tokenize", {"max_length": "8", "tokenizer": "other.json"})
 
 
+@pytest.mark.parametrize("name", ["/etc/passwd", "../tokenizer.json", "folder/tokenizer.json"])
+def test_a_file_is_looked_for_in_the_version_folder_alone(load, name):
+    with pytest.raises(InvalidParameter, match="it must be the name of a file in "):
+        load("tokenize", {"max_length": "8", "tokenizer": name})
+
+
 @pytest.mark.parametrize("sizes", [[3], [600_000], [1, 600_000, 1], [200_000] * 7, [499_999, 1, 1]])
 def test_what_would_take_long_is_tokenised_in_parts(sizes):
     texts = ["a" * size for size in sizes]

@@ -46,10 +46,12 @@ def test_a_request_of_the_wrong_shape_is_refused_and_harms_no_one_else(top_k):
     good = {"logits": np.arange(12, dtype=np.float32)[None]}
     bad = {"logits": np.zeros((1, 11), np.float32)}
     empty = {"logits": np.zeros((0, 12), np.float32)}
-    answer, refused, also_refused = top_k(k="1").answer([good, bad, empty])
+    no_number = {"logits": np.full((1, 12), np.nan, np.float32)}
+    answer, refused, also_refused, not_finite = top_k(k="1").answer([good, bad, empty, no_number])
     assert answer["label"].tolist() == [[b"label 11"]]
     assert str(refused) == "input 'logits' has shape [1, 11]; it must be [batch, 12]"
     assert "[0, 12]" in str(also_refused)
+    assert str(not_finite) == "input 'logits': not every number is finite"
 
 
 def test_more_labels_than_there_are_keep_the_model_from_loading(top_k):
