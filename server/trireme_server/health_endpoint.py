@@ -12,12 +12,13 @@ import json
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from trireme_server import exposition
 from trireme_server.exposition import Family
-from trireme_server.status import Board, ModelPhase, Status
+from trireme_server.status import Board, Counters, ModelPhase, Status
 
 
 class HealthEndpoint:
@@ -101,49 +102,53 @@ def _whole(status: Status) -> dict[str, Any]:
 
 def metric_families(status: Status) -> list[Family]:
     """The status as metrics."""
-    counters = status.counters
-    return [
-        Family("trireme_ready", "gauge", "1 when every entry answers rightly", {(): float(status.is_ready)}),
-        Family(
-            "trireme_model_ready",
-            "gauge",
-            "1 when the model is loaded and not known to be broken",
-            {(("model", name),): float(phase is ModelPhase.READY) for name, phase in status.models.items()},
-        ),
-        Family(
-            "trireme_entry_version",
-            "gauge",
-            "The version of the entry that is served",
-            {(("entry", name),): float(version) for name, version in status.versions.items()},
-        ),
-        Family(
-            "trireme_version_refused",
-            "gauge",
-            "1 when the version that was put in service on disk is not served",
-            {(("entry", name),): float(name in status.refused) for name in status.versions},
-        ),
-        Family(
-            "trireme_cold_start_seconds",
-            "gauge",
-            "Seconds of each phase of the last start",
-            {(("model", model), ("phase", phase)): seconds for (model, phase), seconds in status.cold_start.items()},
-        ),
-        Family(
-            "trireme_server_restarts_total",
-            "counter",
-            "Times tritonserver was started again",
-            {(): float(counters.server_restarts)},
-        ),
-        Family(
-            "trireme_model_reloads_total",
-            "counter",
-            "Times a model was loaded again, by reason",
-            {(("model", name), ("reason", why)): float(count) for (name, why), count in counters.model_reloads.items()},
-        ),
-        Family(
-            "trireme_connections_closed_total",
-            "counter",
-            "Client connections closed because a dead stub held their requests",
-            {(): float(counters.connections_closed)},
-        ),
-    ]
+    return [*_gauges(status), *_counters(status.counters)]
+
+
+def _gauges(status: Status) -> Iterator[Family]:
+    yield Family("trireme_ready", "gauge", "1 when every entry answers rightly", {(): float(status.is_ready)})
+    yield Family(
+        "trireme_model_ready",
+        "gauge",
+        "1 when the model is loaded and not known to be broken",
+        {(("model", name),): float(phase is ModelPhase.READY) for name, phase in status.models.items()},
+    )
+    yield Family(
+        "trireme_entry_version",
+        "gauge",
+        "The version of the entry that is served",
+        {(("entry", name),): float(version) for name, version in status.versions.items()},
+    )
+    yield Family(
+        "trireme_version_refused",
+        "gauge",
+        "1 when the version that was put in service on disk is not served",
+        {(("entry", name),): float(name in status.refused) for name in status.versions},
+    )
+    yield Family(
+        "trireme_cold_start_seconds",
+        "gauge",
+        "Seconds of each phase of the last start",
+        {(("model", model), ("phase", phase)): seconds for (model, phase), seconds in status.cold_start.items()},
+    )
+
+
+def _counters(counters: Counters) -> Iterator[Family]:
+    yield Family(
+        "trireme_server_restarts_total",
+        "counter",
+        "Times tritonserver was started again",
+        {(): float(counters.server_restarts)},
+    )
+    yield Family(
+        "trireme_model_reloads_total",
+        "counter",
+        "Times a model was loaded again, by reason",
+        {(("model", name), ("reason", why)): float(count) for (name, why), count in counters.model_reloads.items()},
+    )
+    yield Family(
+        "trireme_connections_closed_total",
+        "counter",
+        "Client connections closed because a dead stub held their requests",
+        {(): float(counters.connections_closed)},
+    )

@@ -37,7 +37,7 @@ from trireme_server.next_version import NextVersion
 from trireme_server.repository import Entry
 from trireme_server.status import ModelPhase
 from trireme_server.stub_watch import ModelProgress
-from trireme_server.swap import Swap
+from trireme_server.swap import Swap, own_name
 from trireme_server.triton_api import TritonRefused, TritonUnreachable
 
 Post = Callable[[Event], None]
@@ -204,11 +204,11 @@ def progress_of(samples: Iterable[Sample]) -> dict[str, ModelProgress]:
 
 
 def cold_start_of(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
-    """What the stubs measured of their own start: (model, phase) -> seconds."""
+    """What the stubs measured of their own start: (model, phase) -> seconds. Candidates are nobody's models."""
     return {
         (sample.labels["model"], sample.labels["phase"]): sample.value
         for sample in samples
-        if sample.name == "trireme_cold_start_seconds"
+        if sample.name == "trireme_cold_start_seconds" and own_name(sample.labels["model"]) == sample.labels["model"]
     }
 
 
