@@ -26,6 +26,7 @@ from trireme_export.catalogue import (
 )
 from trireme_export.errors import ExportError
 from trireme_export.exporter import KEEP, ExportOptions, export_entry
+from trireme_export.kinds import PRECISIONS, TARGET_NAMES, ArtifactKind, Precision, TargetName
 from trireme_export.own_checkpoint import InvalidName, own_entry
 from trireme_export.progress import Reporter
 
@@ -43,6 +44,10 @@ from trireme_export.progress import Reporter
 )
 @click.option(
     "--normalize", is_flag=True, help="Image embedding: give vectors of length 1, not as the model gives them."
+)
+@click.option("--to", type=click.Choice(TARGET_NAMES), help="What to write the network as.  [default: onnx]")
+@click.option(
+    "--precision", type=click.Choice(PRECISIONS), help="Of the network's weights and arithmetic.  [default: fp32]"
 )
 @click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
@@ -70,6 +75,8 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     pooling: TokenPooling | None,
     aggregation: Aggregation | None,
     normalize: bool,
+    to: TargetName | None,
+    precision: Precision | None,
     name: str | None,
     repository: Path,
     dry_run: bool,
@@ -88,9 +95,12 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     original, 6 the repository cannot be written, 1 anything else.
     """
     asked = {"--task": task, "--pooling": pooling, "--aggregation": aggregation, "--normalize": normalize}
-    _check_usage(targets, {**asked, "--name": name, "--allow-pickle": allow_pickle})
+    _check_usage(
+        targets, {**asked, "--to": to, "--precision": precision, "--name": name, "--allow-pickle": allow_pickle}
+    )
     own = OwnModel(task=task, pooling=pooling, aggregation=aggregation, normalize=normalize)
-    entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
+    kind = ArtifactKind(target=to or "onnx", precision=precision or "fp32")
+    entries = [CATALOGUE.get(target) or _own(target, name, own, kind, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     how = ExportOptions(
         repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep, may_follow=name is not None
@@ -109,9 +119,9 @@ def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -
             raise click.UsageError(f"{target!r} is neither {', '.join(CATALOGUE)} nor a folder nor an address")
 
 
-def _own(target: str, name: str | None, task: OwnModel, allow_pickle: bool) -> Entry:
+def _own(target: str, name: str | None, task: OwnModel, kind: ArtifactKind, allow_pickle: bool) -> Entry:
     try:
-        return own_entry(target, name, task, allow_pickle=allow_pickle)
+        return own_entry(target, name, task, kind=kind, allow_pickle=allow_pickle)
     except InvalidName as error:
         raise click.UsageError(str(error)) from error
 

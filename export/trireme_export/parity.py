@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from trireme_export.assembly import Array, Assembly, ParityCase, Tolerance
 from trireme_export.errors import ParityFailed
 from trireme_export.progress import Advance
-from trireme_export.runtimes import Runtime, installed_runtimes
+from trireme_export.runtimes import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +47,15 @@ class ParityReport:
         )
 
 
-def check_parity(assembly: Assembly, path: Path, advance: Advance) -> ParityReport:
-    """Run every case of `assembly` on the artifact, in every runtime.
+def check_parity(assembly: Assembly, runtimes: Iterable[Runtime], advance: Advance) -> ParityReport:
+    """Run every case of `assembly` on the artifact, in every one of its runtimes.
 
     Raises:
         ParityFailed: a case is farther from the original than the tolerance; the message names the worst.
     """
     cases = list(assembly.parity_cases())
     names, differences = [], []
-    for runtime in installed_runtimes(path):
+    for runtime in runtimes:
         names.append(runtime.name)
         for number, case in enumerate(cases, start=1):
             differences.append(_checked(runtime, case, assembly.tolerance))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trireme_export.catalogue import ImageClassification, OwnModel, SentenceEmbedding, Task, TextClassification
 from trireme_export.checkpoint import Checkpoint
+from trireme_export.kinds import ArtifactKind
+from trireme_export.targets import target_of
 
 if TYPE_CHECKING:
     from trireme_export.assembly import Assembly
@@ -30,3 +33,15 @@ def assemble(task: Task, checkpoint: Checkpoint, cache: Path) -> Assembly:
     module, _, function = ASSEMBLERS[type(task)].partition(":")
     assembly: Assembly = getattr(import_module(module), function)(task, checkpoint, cache)
     return assembly
+
+
+def written_as(kind: ArtifactKind, assembly: Assembly) -> Assembly:
+    """The assembly as the target's backend serves it.
+
+    Raises:
+        CheckpointRefused: there is no such target, or it has no such precision.
+    """
+    target = target_of(kind)
+    network = f"{kind.precision}, as {kind.target} for the backend {target.backend}"
+    decisions = {**assembly.decisions, "network": network}
+    return replace(assembly, steps=target.serve(assembly.steps), decisions=decisions)
