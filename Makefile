@@ -32,7 +32,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy client/trireme_client client/trireme_bench server/trireme_server export/trireme_export \
 		backends/shared/trireme_triton backends/stages/trireme_stages backends/onnxruntime/trireme_network
-	for backend in stages onnxruntime openvino; do $(BIN)/mypy backends/$$backend/model.py || exit 1; done
+	for backend in stages onnxruntime openvino aoti; do $(BIN)/mypy backends/$$backend/model.py || exit 1; done
 
 test: check $(VENV)/.dev
 	@$(BIN)/trireme export embed guard vision

@@ -63,6 +63,15 @@ TARGETS: Mapping[TargetName, Target] = {
         parameters=frozenset({"trireme.heartbeat"}),
         batches=False,
     ),
+    "aoti": Target(
+        backend="aoti",
+        files=("model.pt2",),
+        maker="trireme_export.aoti_artifact",
+        making="compile with AOTInductor",
+        parameters=frozenset(
+            {"trireme.segments", "trireme.segment_tokens", "trireme.segment_outputs", "trireme.heartbeat"}
+        ),
+    ),
 }
 
 
