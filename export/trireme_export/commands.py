@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -49,6 +50,11 @@ from trireme_export.progress import Reporter
 @click.option(
     "--precision", type=click.Choice(PRECISIONS), help="Of the network's weights and arithmetic.  [default: fp32]"
 )
+@click.option(
+    "--compute-capability",
+    metavar="X.Y,...",
+    help="For --to tensorrt: GPUs to build for on any machine, with TensorRT-RTX.  [default: the GPU of this machine]",
+)
 @click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
     "--repository",
@@ -77,6 +83,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     normalize: bool,
     to: TargetName | None,
     precision: Precision | None,
+    compute_capability: str | None,
     name: str | None,
     repository: Path,
     dry_run: bool,
@@ -99,7 +106,11 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
         targets, {**asked, "--to": to, "--precision": precision, "--name": name, "--allow-pickle": allow_pickle}
     )
     own = OwnModel(task=task, pooling=pooling, aggregation=aggregation, normalize=normalize)
-    kind = ArtifactKind(target=to or "onnx", precision=precision or "fp32")
+    kind = ArtifactKind(
+        target=to or "onnx",
+        precision=precision or "fp32",
+        compute_capabilities=_capabilities(compute_capability, to),
+    )
     entries = [CATALOGUE.get(target) or _own(target, name, own, kind, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     how = ExportOptions(
@@ -117,6 +128,18 @@ def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -
     for target in targets:
         if target not in CATALOGUE and "/" not in target and not Path(target).exists():
             raise click.UsageError(f"{target!r} is neither {', '.join(CATALOGUE)} nor a folder nor an address")
+
+
+def _capabilities(text: str | None, to: TargetName | None) -> tuple[str, ...]:
+    """In "8.9,12.0"."""
+    if text is None:
+        return ()
+    if to != "tensorrt":
+        raise click.UsageError("--compute-capability goes with --to tensorrt")
+    capabilities = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(re.fullmatch(r"[0-9]{1,2}\.[0-9]", each) for each in capabilities):
+        raise click.UsageError(f"--compute-capability {text!r} is not like 8.9 or 8.9,12.0")
+    return capabilities
 
 
 def _own(target: str, name: str | None, task: OwnModel, kind: ArtifactKind, allow_pickle: bool) -> Entry:

@@ -27,11 +27,20 @@ class Target:
     further_parameters: Mapping[str, str] = field(default_factory=dict)
     batches: bool = True  # False: max_batch_size 0, the batch is the first dimension of every tensor
     gpu_accelerator: str | None = None
+    longest_row: int | None = None  # tokens of all windows of a text, unless one window has more; None: any
 
     def serve(self, steps: EntrySteps) -> EntrySteps:
         """The steps of an entry, with the network as this target's backend takes it."""
         before, network, after = steps.steps
-        return replace(steps, steps=(before, self._network(network), after))
+        return replace(steps, steps=(self._preprocess(before), self._network(network), after))
+
+    def _preprocess(self, step: Step) -> Step:
+        if self.longest_row is None or "max_windows" not in step.parameters:
+            return step
+        windows = min(
+            int(step.parameters["max_windows"]), max(1, self.longest_row // int(step.parameters["max_length"]))
+        )
+        return replace(step, parameters={**step.parameters, "max_windows": str(windows)})
 
     def _network(self, step: Step) -> Step:
         kept = {
@@ -71,6 +80,15 @@ TARGETS: Mapping[TargetName, Target] = {
         parameters=frozenset(
             {"trireme.segments", "trireme.segment_tokens", "trireme.segment_outputs", "trireme.heartbeat"}
         ),
+    ),
+    # Its plans are built for a longest row; a text whose windows need more is refused by the preprocessing.
+    "tensorrt": Target(
+        backend="tensorrt",
+        files=("model.plan", "layers.txt", "model.onnx"),
+        maker="trireme_export.tensorrt_artifact",
+        making="build the TensorRT plan",
+        parameters=frozenset(),
+        longest_row=2048,
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from trireme_export.catalogue import ImageClassification, OwnModel, SentenceEmbedding, Task, TextClassification
 from trireme_export.checkpoint import Checkpoint
 from trireme_export.kinds import ArtifactKind
+from trireme_export.steps import EntrySteps
 from trireme_export.targets import target_of
 
 if TYPE_CHECKING:
@@ -44,4 +46,13 @@ def written_as(kind: ArtifactKind, assembly: Assembly) -> Assembly:
     target = target_of(kind)
     network = f"{kind.precision}, as {kind.target} for the backend {target.backend}"
     decisions = {**assembly.decisions, "network": network}
-    return replace(assembly, steps=target.serve(assembly.steps), decisions=decisions)
+    steps = target.serve(assembly.steps)
+    return replace(assembly, steps=steps, ranges=_ranges(assembly, steps), decisions=decisions)
+
+
+def _ranges(assembly: Assembly, steps: EntrySteps) -> Mapping[str, tuple[int, int]]:
+    """A row is no longer than the windows that the preprocessing makes of a text."""
+    parameters = steps.steps[0].parameters
+    if "length" not in assembly.ranges or "max_windows" not in parameters:
+        return assembly.ranges
+    return {**assembly.ranges, "length": (1, int(parameters["max_length"]) * int(parameters["max_windows"]))}

@@ -55,11 +55,18 @@ def _why_not_on_this_gpu(binding: TensorRtBinding, around: Surroundings) -> Iter
         return
     if other := sorted(set(here).difference(binding.compute_capabilities)):
         yield f"built for {binding}, and a GPU here has {', '.join(other)}"
+    if binding.flavour == "tensorrt_rtx" and _is_official(around):
+        yield f"built for {binding}, which Triton's own backend does not read: it reads plans of TensorRT itself"
+        return
     reader = tensorrt_version(binding.flavour)
     if reader is None:
         yield f"built for {binding}, and no {FLAVOURS[binding.flavour]} is installed here that would read it"
     elif not _same_version(reader, binding.version):
         yield f"built for {binding}, and here is {FLAVOURS[binding.flavour]} {reader}"
+
+
+def _is_official(around: Surroundings) -> bool:
+    return around.installation is not None and around.installation.has_official("tensorrt")
 
 
 def _advice(entry: Entry, manifest: Manifest, around: Surroundings) -> str:

@@ -90,6 +90,19 @@ def test_another_gpu_or_library_is_refused(examine, monkeypatch, changed, value,
     assert "--to tensorrt" in text
 
 
+def test_tritons_own_backend_reads_no_plan_of_rtx(examine, monkeypatch):
+    monkeypatch.setattr(binding_checks, "_is_official", lambda around: True)
+    text = failure(examine(PLAN, has_gpu=True))
+    assert "which Triton's own backend does not read" in text
+    assert "on this machine: trireme export" in text
+
+
+def test_a_plan_of_tensorrt_itself_is_what_tritons_own_backend_reads(examine, monkeypatch):
+    monkeypatch.setattr(binding_checks, "_is_official", lambda around: True)
+    plan = {"tensorrt": {"flavour": "tensorrt", "version": "1.7.1.2", "compute_capabilities": ["8.9"]}}
+    assert [finding.level for finding in examine(plan, has_gpu=True)] == [Level.OK]
+
+
 def test_a_binding_that_no_exporter_writes_is_a_damaged_manifest(tmp_path):
     write_model(tmp_path, "ships", probe())
     file = write_manifest(tmp_path, "ships", "ships", {"a": "b"})
