@@ -50,4 +50,5 @@ def _swap(graph: ir.Graph, cast: ir.Node) -> None:
     early = cast.outputs[0]
     result.replace_all_uses_with(moved, replace_graph_outputs=True)
     move.replace_input_with(0, early)
-    early.shape, moved.dtype = source.shape, early.dtype
+    early.shape = source.shape
+    moved.type = early.type
