@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from trireme_export.cache import cache_folder
+from trireme_export.calibration import calibration_files
 from trireme_export.catalogue import (
     AGGREGATIONS,
     CATALOGUE,
@@ -24,7 +25,7 @@ from trireme_export.catalogue import (
     TextTask,
     TokenPooling,
 )
-from trireme_export.errors import ExportError
+from trireme_export.errors import CalibrationRefused, ExportError
 from trireme_export.exporter import KEEP, ExportOptions, export_entry
 from trireme_export.kinds import PRECISIONS, TARGET_NAMES, ArtifactKind, Precision, TargetName
 from trireme_export.own_checkpoint import InvalidName, own_entry
@@ -48,6 +49,11 @@ from trireme_export.progress import Reporter
 @click.option("--to", type=click.Choice(TARGET_NAMES), help="What to write the network as.  [default: onnx]")
 @click.option(
     "--precision", type=click.Choice(PRECISIONS), help="Of the network's weights and arithmetic.  [default: fp32]"
+)
+@click.option(
+    "--calibration",
+    type=click.Path(exists=True, path_type=Path),
+    help="For int8: a file of texts, one a line (for reranking: query, tab, text), or a folder of images.",
 )
 @click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
@@ -77,6 +83,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     normalize: bool,
     to: TargetName | None,
     precision: Precision | None,
+    calibration: Path | None,
     name: str | None,
     repository: Path,
     dry_run: bool,
@@ -95,11 +102,10 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     original, 6 the repository cannot be written, 1 anything else.
     """
     asked = {"--task": task, "--pooling": pooling, "--aggregation": aggregation, "--normalize": normalize}
-    _check_usage(
-        targets, {**asked, "--to": to, "--precision": precision, "--name": name, "--allow-pickle": allow_pickle}
-    )
+    made = {"--to": to, "--precision": precision, "--calibration": calibration}
+    _check_usage(targets, {**asked, **made, "--name": name, "--allow-pickle": allow_pickle})
     own = OwnModel(task=task, pooling=pooling, aggregation=aggregation, normalize=normalize)
-    kind = ArtifactKind(target=to or "onnx", precision=precision or "fp32")
+    kind = _kind(to, precision, calibration)
     entries = [CATALOGUE.get(target) or _own(target, name, own, kind, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     how = ExportOptions(
@@ -117,6 +123,17 @@ def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -
     for target in targets:
         if target not in CATALOGUE and "/" not in target and not Path(target).exists():
             raise click.UsageError(f"{target!r} is neither {', '.join(CATALOGUE)} nor a folder nor an address")
+
+
+def _kind(to: TargetName | None, precision: Precision | None, calibration: Path | None) -> ArtifactKind:
+    if calibration is None:
+        return ArtifactKind(target=to or "onnx", precision=precision or "fp32")
+    if precision != "int8":
+        raise click.UsageError("--calibration goes with --precision int8, which alone takes ranges from samples")
+    try:
+        return ArtifactKind(target=to or "onnx", precision=precision, calibration=calibration_files(calibration))
+    except CalibrationRefused as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _own(target: str, name: str | None, task: OwnModel, kind: ArtifactKind, allow_pickle: bool) -> Entry:
