@@ -164,10 +164,10 @@ def _make(
     for note in made.notes:
         reporter.say(staged.entry, note)
     with reporter.phase(staged.entry, "compare with the original") as advance:
-        parity = check_parity(assembly, maker.runtimes(staged.of("network")), advance)
-    reporter.say(staged.entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe(assembly)}")
+        parity = check_parity(assembly, kind.precision, maker.runtimes(staged.of("network")), advance)
+    reporter.say(staged.entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe()}")
     with reporter.phase(staged.entry, "golden samples"):
-        golden = assembly.golden_samples()
+        golden = assembly.golden_samples(parity.on_real)
     return Verified(assembly=assembly, kind=kind, checkpoint=checkpoint, made=made, parity=parity, golden=golden)
 
 

@@ -66,7 +66,7 @@ def manifest_text(
         "parity": {
             "cases": parity.cases,
             "runtimes": parity.runtimes,
-            "tolerance": assembly.tolerance.as_json(),
+            "tolerance": parity.tolerance.as_json(),
             "measured": parity.measured.as_json(),
         },
         "golden": [_sample(sample) for sample in verified.golden],

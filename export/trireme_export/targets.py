@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from trireme_export.errors import CheckpointRefused
-from trireme_export.kinds import ArtifactKind, Precision, TargetName
+from trireme_export.kinds import PRECISIONS, ArtifactKind, Precision, TargetName
 from trireme_export.steps import EntrySteps, Step
 
 
@@ -23,6 +23,7 @@ class Target:
     maker: str  # the module that writes and runs them
     making: str  # what the terminal shows meanwhile
     precisions: tuple[Precision, ...] = ("fp32",)
+    refusals: Mapping[Precision, str] = field(default_factory=dict)  # why there is no other, and what to do
     parameters: frozenset[str] | None = None  # None: all
     further_parameters: Mapping[str, str] = field(default_factory=dict)
     batches: bool = True  # False: max_batch_size 0, the batch is the first dimension of every tensor
@@ -61,6 +62,11 @@ TARGETS: Mapping[TargetName, Target] = {
         files=("model.onnx",),
         maker="trireme_export.onnx_artifact",
         making="convert to ONNX",
+        precisions=("fp32", "fp16", "int8"),
+        refusals={
+            "bf16": "ONNX Runtime computes no bf16 on CPUs, so it could be neither checked nor served there: take --to "
+            "openvino, or fp16; an fp32 network is computed in bf16 where its config says trireme.precision = bf16"
+        },
         gpu_accelerator="cuda",
     ),
     # The official backend fixes the batch of a model with max_batch_size N to exactly N, so only full dims are of use.
@@ -69,6 +75,7 @@ TARGETS: Mapping[TargetName, Target] = {
         files=("model.xml", "model.bin"),
         maker="trireme_export.openvino_artifact",
         making="convert to OpenVINO IR",
+        precisions=PRECISIONS,
         parameters=frozenset({"trireme.heartbeat"}),
         batches=False,
     ),
@@ -87,6 +94,8 @@ TARGETS: Mapping[TargetName, Target] = {
         files=("model.plan", "layers.txt", "model.onnx"),
         maker="trireme_export.tensorrt_artifact",
         making="build the TensorRT plan",
+        precisions=("fp32", "fp16", "int8"),
+        refusals={"bf16": "its graph is compared by ONNX Runtime, which computes no bf16 on CPUs; take fp16"},
         parameters=frozenset(),
         longest_row=2048,
     ),
@@ -103,7 +112,6 @@ def target_of(kind: ArtifactKind) -> Target:
         raise CheckpointRefused(f"--to {kind.target} cannot be written yet; there are {', '.join(TARGETS)}")
     target = TARGETS[kind.target]
     if kind.precision not in target.precisions:
-        raise CheckpointRefused(
-            f"--to {kind.target} has no --precision {kind.precision}; it has {', '.join(target.precisions)}"
-        )
+        why = target.refusals.get(kind.precision, f"it has {', '.join(target.precisions)}")
+        raise CheckpointRefused(f"--to {kind.target} has no --precision {kind.precision}: {why}")
     return target
