@@ -16,7 +16,7 @@ from trireme_export.errors import CheckpointRefused, ExportError
 from trireme_export.kinds import ArtifactKind
 from trireme_export.runtimes import Runtime
 from trireme_export.source_lines import source_lines
-from trireme_export.tensorrt_graph import cast_bytes_first
+from trireme_export.tensorrt_graph import adapt_to_tensorrt
 from trireme_export.to_tensorrt import Builder, GraphNotTaken, Plan, Shapes
 
 PLAN, LAYERS = "model.plan", "layers.txt"
@@ -37,7 +37,7 @@ def write(assembly: Assembly, kind: ArtifactKind, folder: Path) -> Made:
     builder = Builder(kind.compute_capabilities)
     capabilities = kind.compute_capabilities or _capabilities_here()
     made = onnx_artifact.write(assembly, kind, folder)
-    cast_bytes_first(folder / onnx_artifact.MODEL)
+    adapt_to_tensorrt(folder / onnx_artifact.MODEL)
     profile = _profile(assembly)
     plan = _build(builder, assembly, folder / onnx_artifact.MODEL, profile, tf32=kind.precision != "fp32")
     (folder / PLAN).write_bytes(plan.content)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import torch
 from click.testing import CliRunner
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 from trireme_export import tensorrt_artifact, to_tensorrt
 from trireme_export.commands import export
@@ -20,7 +20,7 @@ from trireme_export.installed import manifest_path
 from trireme_export.kinds import ArtifactKind
 from trireme_export.source_lines import read_source_line
 from trireme_export.steps import TensorSpec
-from trireme_export.tensorrt_graph import cast_bytes_first
+from trireme_export.tensorrt_graph import adapt_to_tensorrt
 from trireme_export.to_tensorrt import Builder, Shapes
 
 from .conftest import run
@@ -97,6 +97,16 @@ def test_an_image_network_is_built_though_bytes_may_only_be_cast(family, folder,
     write_tiny_image_classifier(folder, family)
     said = run(folder, "--to", "tensorrt", "--compute-capability", "8.9", "--repository", repository)
     assert "for compute capability 8.9:" in " ".join(said.split())
+
+
+@needs_rtx
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("int8", marks=pytest.mark.slow)])
+def test_the_precision_of_the_graph_is_that_of_the_plan(precision, folder, repository):
+    write_tiny_classifier(folder, "bert")
+    asked = ("--precision", precision, "--compute-capability", "8.9", "--repository", repository)
+    run(folder, "--to", "tensorrt", *asked)
+    layers = (repository / "checkpoint_network" / "1" / "layers.txt").read_text()
+    assert f"Datatype: {'Half' if precision == 'fp16' else 'Int8'}" in layers
 
 
 class Determinant(nn.Module):
@@ -269,10 +279,35 @@ def bytes_graph(path, *, casts):
 def test_bytes_are_cast_before_they_are_moved_and_stay_the_same(tmp_path, casts, order):
     path, pixels = tmp_path / "model.onnx", np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     bytes_graph(path, casts=casts)
-    cast_bytes_first(path)
+    adapt_to_tensorrt(path)
     assert [node.op_type for node in onnx.load(path).graph.node] == order
     (answer,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"pixels": pixels})
     np.testing.assert_array_equal(answer, pixels.transpose(0, 2, 1))
+
+
+def test_a_quantized_bias_becomes_what_it_stands_for(tmp_path):
+    path, given = tmp_path / "model.onnx", np.ones((2, 3), np.float32)
+    integers, scales = np.array([10, -20, 30], np.int32), np.array([0.5, 0.25, 0.1], np.float32)
+    constants = {"q": integers, "scale": scales, "zero": np.zeros(3, np.int32)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["bias"], "dequantize", axis=0),
+        helper.make_node("Add", ["pixels", "bias"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "bias",
+        [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3])],
+        [numpy_helper.from_array(values, name) for name, values in constants.items()],
+        value_info=[helper.make_tensor_value_info("bias", TensorProto.FLOAT, [3])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    adapt_to_tensorrt(path)
+    written = onnx.load(path).graph
+    assert [node.op_type for node in written.node] == ["Add"]
+    assert [constant.name for constant in written.initializer] == ["bias_fp32"]
+    (answer,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"pixels": given})
+    np.testing.assert_allclose(answer, given + integers * scales)
 
 
 def test_a_source_line_is_the_innermost_of_the_stack():
