@@ -43,5 +43,9 @@ def written_as(kind: ArtifactKind, assembly: Assembly) -> Assembly:
     """
     target = target_of(kind)
     network = f"{kind.precision}, as {kind.target} for the backend {target.backend}"
-    decisions = {**assembly.decisions, "network": network}
-    return replace(assembly, steps=target.serve(assembly.steps), decisions=decisions)
+    decisions, ranges = {**assembly.decisions, "network": network}, dict(assembly.ranges)
+    low, high = ranges.get("length", (1, 0))
+    if target.longest_row is not None and high > target.longest_row:
+        ranges["length"] = low, target.longest_row
+        decisions["longest text"] = f"{target.longest_row:,} tokens, which this backend computes as one row"
+    return replace(assembly, steps=target.serve(assembly.steps), ranges=ranges, decisions=decisions)
