@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -78,7 +79,11 @@ def _assembly(
         steps=steps,
         files=files,
         tolerance=TOLERANCE,
-        parity_cases=lambda: image_parity_cases(original, [path.read_bytes() for path in IMAGES]),
+        parity_cases=lambda: image_parity_cases(
+            original,
+            [path.read_bytes() for path in IMAGES],
+            np.stack([each.pixels[0] for each in golden_images(original, model.preprocessing)]),
+        ),
         samples=lambda chosen: image_samples(original, chosen or IMAGES),
         golden_samples=golden,
     )

@@ -15,8 +15,12 @@ from trireme_export.image_golden import SEED
 from trireme_export.image_original import Floats, ImageOriginal, Pixels
 
 
-def image_parity_cases(original: ImageOriginal, files: Sequence[bytes]) -> Iterator[ParityCase]:
-    """Real images alone and together; random, black and white ones; batches that were never traced."""
+def image_parity_cases(original: ImageOriginal, files: Sequence[bytes], golden: Pixels) -> Iterator[ParityCase]:
+    """Real images alone and together; random, black and white ones; batches that were never traced.
+
+    The pixels of the golden images are among them: what is measured on these bounds what a server may answer.
+    """
+    yield _case("golden images", golden, original.rows(golden))
     real = np.stack([original.pixels(file) for file in files])
     expected = original.rows(real)
     for index in range(len(files)):

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from trireme_export.artifact import Made
 from trireme_export.assembly import Assembly
-from trireme_export.errors import ExportError
+from trireme_export.errors import CheckpointRefused
 from trireme_export.half_graph import Half, Halved, halve
 from trireme_export.int8_graph import channel_axes, quantize
 from trireme_export.kinds import ArtifactKind
@@ -29,7 +29,7 @@ def write(assembly: Assembly, kind: ArtifactKind, folder: Path) -> Made:
     """The graph with its weights, in the precision that was asked for; inputs and outputs are the same in all.
 
     Raises:
-        ExportError: too little of the network can be in that precision; the message names the nodes.
+        CheckpointRefused: too little of the network can be in that precision; the message names the nodes.
     """
     path = folder / MODEL
     facts = write_onnx(assembly, path)
@@ -49,7 +49,7 @@ def _in_half(assembly: Assembly, precision: Half, path: Path) -> tuple[str, ...]
     model = ir.load(path)
     halved = halve(model, precision, ranges)
     if halved.share < LEAST_SHARE:
-        raise ExportError(_refusal(precision, halved))
+        raise CheckpointRefused(_refusal(precision, halved))
     _replace(model, path)
     kept = f"; in fp32 stay {_named(halved)}, beyond the range of {precision}" if halved.kept else ""
     return (f"{halved.share:.1%} of the weights are in {precision}{kept}",)

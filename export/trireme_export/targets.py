@@ -13,6 +13,8 @@ from trireme_export.errors import CheckpointRefused
 from trireme_export.kinds import PRECISIONS, ArtifactKind, Precision, TargetName
 from trireme_export.steps import EntrySteps, Step
 
+_MAX_WINDOWS = "max_windows"  # of the stages that tokenize
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -33,15 +35,15 @@ class Target:
     def serve(self, steps: EntrySteps) -> EntrySteps:
         """The steps of an entry, with the network as this target's backend takes it."""
         before, network, after = steps.steps
-        return replace(steps, steps=(self._preprocess(before), self._network(network), after))
+        return replace(steps, steps=(self._bounded(before), self._network(network), after))
 
-    def _preprocess(self, step: Step) -> Step:
-        if self.longest_row is None or "max_windows" not in step.parameters:
+    def _bounded(self, step: Step) -> Step:
+        """The preprocessing, which refuses a text of more windows than fit into a row."""
+        if self.longest_row is None or _MAX_WINDOWS not in step.parameters:
             return step
-        windows = min(
-            int(step.parameters["max_windows"]), max(1, self.longest_row // int(step.parameters["max_length"]))
-        )
-        return replace(step, parameters={**step.parameters, "max_windows": str(windows)})
+        fitting = max(1, self.longest_row // int(step.parameters["max_length"]))
+        bounded = str(min(fitting, int(step.parameters[_MAX_WINDOWS])))
+        return replace(step, parameters={**step.parameters, _MAX_WINDOWS: bounded})
 
     def _network(self, step: Step) -> Step:
         kept = {
@@ -78,6 +80,7 @@ TARGETS: Mapping[TargetName, Target] = {
         precisions=PRECISIONS,
         parameters=frozenset({"trireme.heartbeat"}),
         batches=False,
+        longest_row=8192,  # the memory of the attention grows with its square
     ),
     "aoti": Target(
         backend="aoti",

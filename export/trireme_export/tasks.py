@@ -45,9 +45,13 @@ def written_as(kind: ArtifactKind, assembly: Assembly) -> Assembly:
     """
     target = target_of(kind)
     network = f"{kind.precision}, as {kind.target} for the backend {target.backend}"
-    decisions = {**assembly.decisions, "network": network}
     steps = target.serve(assembly.steps)
-    return replace(assembly, steps=steps, ranges=_ranges(assembly, steps), decisions=decisions)
+    ranges = _ranges(assembly, steps)
+    decisions = {**assembly.decisions, "network": network}
+    if ranges != assembly.ranges:
+        _, longest = ranges["length"]
+        decisions["longest text"] = f"{longest:,} tokens, which this backend computes as one row"
+    return replace(assembly, steps=steps, ranges=ranges, decisions=decisions)
 
 
 def _ranges(assembly: Assembly, steps: EntrySteps) -> Mapping[str, tuple[int, int]]:

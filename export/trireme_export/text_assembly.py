@@ -47,6 +47,7 @@ from trireme_export.tokenizer_facts import FILE
 
 TOLERANCE = Tolerance(max_abs=1e-4, min_cosine=0.999999)
 LOGITS_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=0.999999)
+LONG_WINDOWS = 2  # of a long text that are compared; it repeats itself
 LOGIT_TOLERANCE = Tolerance(max_abs=1e-3, min_cosine=-1)  # one number has no direction
 
 
@@ -109,7 +110,8 @@ def reranking_assembly(model: TextModel, pairs: PairReference, function: ScoreFu
     steps = reranking_steps(windows, function, token_types=pairs.token_types, precision=model.precision)
     assembly = _assembly("reranking", model, steps, LOGIT_TOLERANCE, golden)
     tokens = [pairs.windows(QUESTION, text)[0] for text in PARITY_TEXTS]
-    parity = partial(text_parity_cases, model.reference.original, tokens, model.vocabulary, windows.max_length)
+    long = pairs.windows(QUESTION, LONG)[:LONG_WINDOWS]
+    parity = partial(text_parity_cases, model.reference.original, tokens, long, model.vocabulary, windows.max_length)
 
     def samples(files: Sequence[Path]) -> Iterator[Mapping[str, Array]]:
         read = read_pairs(files) if files else [(QUESTION, text) for text in CALIBRATION_TEXTS]
@@ -133,6 +135,7 @@ def _assembly(
     """Parity texts are cut to one window."""
     reference, windows = model.reference, model.reference.windows
     texts = [Tokenized(split_into_windows(reference.tokenizer, text, windows)[0].ids) for text in PARITY_TEXTS]
+    long = [Tokenized(own.ids) for own in split_into_windows(reference.tokenizer, LONG, windows)[:LONG_WINDOWS]]
     inputs = [spec.name for spec in steps.steps[1].inputs]
 
     def samples(files: Sequence[Path]) -> Iterator[Mapping[str, Array]]:
@@ -150,7 +153,7 @@ def _assembly(
         steps=steps,
         files={f"preprocess/{FILE}": model.checkpoint.path(FILE).read_bytes()},
         tolerance=tolerance,
-        parity_cases=lambda: text_parity_cases(reference.original, texts, model.vocabulary, windows.max_length),
+        parity_cases=lambda: text_parity_cases(reference.original, texts, long, model.vocabulary, windows.max_length),
         samples=samples,
         golden_samples=golden,
     )

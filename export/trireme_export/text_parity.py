@@ -24,9 +24,9 @@ class _Text:
 
 
 def text_parity_cases(
-    original: Original, texts: Sequence[Tokenized], vocabulary: int, max_length: int
+    original: Original, texts: Sequence[Tokenized], long: Sequence[Tokenized], vocabulary: int, max_length: int
 ) -> Iterator[ParityCase]:
-    """`texts` are real ones with special tokens. Every row is computed alone by the original."""
+    """`texts` are real ones with special tokens, `long` windows of one. The original computes every row alone."""
     real = [_Text(tokens, original.row(*tokens)) for tokens in texts]
     for index, text in enumerate(real):
         yield _case(f"text {index} alone", [[text]])
@@ -34,6 +34,7 @@ def text_parity_cases(
     yield _case("all texts, padded on the left", [[text] for text in real], left=True)
     yield _case("all texts packed into one row", [real], padding=7)
     yield _case("all texts packed, the last first", [real[::-1]], padding=7)
+    yield _case("windows of a long text", [[_Text(tokens, original.row(*tokens)) for tokens in long]])
     random = np.random.default_rng(SEED)
     longer = ((1, min(max_length, LONGEST)),) if max_length > 512 else ()
     for batch, length in UNTRACED_SHAPES + longer:
