@@ -140,7 +140,7 @@ def test_another_precision_is_refused_before_anything_is_read(folder, repository
     asked = ["--to", "aoti", "--precision", "int8", "--repository", str(repository)]
     result = CliRunner().invoke(export, [str(folder), *asked])
     assert result.exit_code == 4
-    assert "--to aoti has no --precision int8; it has fp32" in result.stderr
+    assert "--to aoti has no --precision int8: it has fp32" in result.stderr
 
 
 class Picks(nn.Module):
