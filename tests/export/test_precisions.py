@@ -166,8 +166,7 @@ def test_what_is_quantised_wrongly_is_not_installed(folder, repository, monkeypa
         return QuantizedWeight(-right.values, right.scales)
 
     monkeypatch.setattr(int8_graph, "quantize_weight", turned)
-    write_tiny_encoder(folder, "bert")
-    write_sentence_layout(folder, "mean", "Normalize")
+    write_tiny_image_classifier(folder, "resnet")
     code, said = refused(folder, "--repository", repository, "--precision", "int8")
     assert code == 5
     assert "differs from the original" in said
