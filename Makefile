@@ -7,13 +7,14 @@ TORCH_INDEX_URL ?=
 SERVE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all test-timm check export install install-dev doctor lock clean
+.PHONY: help serve test test-all test-timm test-tensorrt-rtx check export install install-dev doctor lock clean
 
 help:
 	@echo "make serve     install, export the default models, start the server (127.0.0.1:8000 HTTP, 8001 gRPC)"
 	@echo "make test      lint, types and the test suite, with real servers on free ports"
 	@echo "make test-all  the same with the slow matrices"
 	@echo "make test-timm installs timm, and tests the export of its checkpoints"
+	@echo "make test-tensorrt-rtx  installs TensorRT-RTX, and tests what builds plans with it"
 	@echo "make doctor    what this machine would have trouble with, and how to fix it"
 	@echo "make export    export the default models without starting the server"
 	@echo "make clean     remove the environment, caches and exported artifacts"
@@ -32,7 +33,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy client/trireme_client client/trireme_bench server/trireme_server export/trireme_export \
 		backends/shared/trireme_triton backends/stages/trireme_stages backends/onnxruntime/trireme_network
-	for backend in stages onnxruntime openvino; do $(BIN)/mypy backends/$$backend/model.py || exit 1; done
+	for backend in stages onnxruntime openvino aoti; do $(BIN)/mypy backends/$$backend/model.py || exit 1; done
 
 test: check $(VENV)/.dev
 	@$(BIN)/trireme export embed guard vision
@@ -47,6 +48,11 @@ test-timm: $(VENV)/.dev
 	$(BIN)/pip install --disable-pip-version-check torchvision $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
 	$(BIN)/pip install --disable-pip-version-check "timm>=1.0"
 	$(BIN)/pytest tests/export/test_own_timm.py
+
+# Not in the locks: 96 MB that only those need who build plans for GPUs. Its version is the extra's.
+test-tensorrt-rtx: $(VENV)/.dev
+	$(BIN)/pip install --disable-pip-version-check --editable '.[tensorrt-rtx]'
+	$(BIN)/pytest -m "not gpu" tests/export/test_tensorrt.py
 
 install: $(VENV)/.serve
 

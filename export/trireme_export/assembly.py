@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,51 @@ class ParityCase:
     name: str
     inputs: Mapping[str, Array]
     expected: Array
+    is_real: bool = True  # False: random numbers, whose labels and ranks mean nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """How far an artifact may be from the original, on every row of every case."""
+    """How far an artifact may be from the original, on every row of every case. None: that is not asked for."""
 
     max_abs: float
     min_cosine: float
+    min_top1: float | None = None  # share of the rows whose best label is the original's, or as good by its own logits
+    min_rank_correlation: float | None = None  # Spearman's, of scores, or of how alike each two vectors are
 
     def as_json(self) -> dict[str, float]:
         """As a manifest states it."""
-        return {"max_abs": self.max_abs, "min_cosine": self.min_cosine}
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The largest of one or many cases; `min_cosine` over rows that are not zero. None: nobody asked."""
+
+    max_abs: float
+    min_cosine: float
+    top1: float | None = None
+    rank_correlation: float | None = None
+
+    def within(self, tolerance: Tolerance) -> bool:
+        """False for NaN too."""
+        return (
+            self.max_abs <= tolerance.max_abs
+            and self.min_cosine >= tolerance.min_cosine
+            and _reaches(self.top1, tolerance.min_top1)
+            and _reaches(self.rank_correlation, tolerance.min_rank_correlation)
+        )
+
+    def as_json(self) -> dict[str, float]:
+        """As a manifest states it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+EXACT = Difference(max_abs=0, min_cosine=1)
+
+
+def _reaches(value: float | None, least: float | None) -> bool:
+    return value is None or least is None or value >= least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +102,8 @@ class Assembly:
     files: Mapping[str, bytes]  # "<step suffix>/<file>" to content
     tolerance: Tolerance
     parity_cases: Callable[[], Iterable[ParityCase]]
-    golden_samples: Callable[[], list[GoldenSample]]
+    samples: Callable[[Sequence[Path]], Iterable[Mapping[str, Array]]]  # inputs made of a user's files, or of our own
+    golden_samples: Callable[[Difference], list[GoldenSample]]  # of the artifact from the original, as measured
     further_inputs: Mapping[str, str] = field(default_factory=dict)  # files besides the checkpoint, to sha256
     decisions: Mapping[str, str] = field(default_factory=dict)  # what was read from the checkpoint, for the terminal
 

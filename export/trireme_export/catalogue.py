@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from trireme_export.heads import DESCRIPTION, WEIGHTS
 from trireme_export.image_preprocessing import Preprocessing, normalization
+from trireme_export.kinds import ONNX_FP32, ArtifactKind
 
 PACKAGE = Path(__file__).parent
 MAX_BATCH_SIZE = 64
@@ -110,6 +111,7 @@ class Entry:
     name: str
     sources: tuple[Source, ...]
     task: Task
+    kind: ArtifactKind = ONNX_FP32  # what its network is written as
 
 
 _MINILM = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from trireme_export.cache import cache_folder
+from trireme_export.calibration import calibration_files
 from trireme_export.catalogue import (
     AGGREGATIONS,
     CATALOGUE,
@@ -24,8 +26,9 @@ from trireme_export.catalogue import (
     TextTask,
     TokenPooling,
 )
-from trireme_export.errors import ExportError
+from trireme_export.errors import CalibrationRefused, ExportError
 from trireme_export.exporter import KEEP, ExportOptions, export_entry
+from trireme_export.kinds import PRECISIONS, TARGET_NAMES, ArtifactKind, Precision, TargetName
 from trireme_export.own_checkpoint import InvalidName, own_entry
 from trireme_export.progress import Reporter
 
@@ -43,6 +46,20 @@ from trireme_export.progress import Reporter
 )
 @click.option(
     "--normalize", is_flag=True, help="Image embedding: give vectors of length 1, not as the model gives them."
+)
+@click.option("--to", type=click.Choice(TARGET_NAMES), help="What to write the network as.  [default: onnx]")
+@click.option(
+    "--precision", type=click.Choice(PRECISIONS), help="Of the network's weights and arithmetic.  [default: fp32]"
+)
+@click.option(
+    "--compute-capability",
+    metavar="X.Y,...",
+    help="For --to tensorrt: GPUs to build for on any machine, with TensorRT-RTX.  [default: the GPU of this machine]",
+)
+@click.option(
+    "--calibration",
+    type=click.Path(exists=True, path_type=Path),
+    help="For int8: a file of texts, one a line (for reranking: query, tab, text), or a folder of images.",
 )
 @click.option("--name", help="Of a CHECKPOINT's entry; otherwise that of its folder or repository.")
 @click.option(
@@ -70,6 +87,10 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     pooling: TokenPooling | None,
     aggregation: Aggregation | None,
     normalize: bool,
+    to: TargetName | None,
+    precision: Precision | None,
+    calibration: Path | None,
+    compute_capability: str | None,
     name: str | None,
     repository: Path,
     dry_run: bool,
@@ -88,9 +109,21 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     original, 6 the repository cannot be written, 1 anything else.
     """
     asked = {"--task": task, "--pooling": pooling, "--aggregation": aggregation, "--normalize": normalize}
-    _check_usage(targets, {**asked, "--name": name, "--allow-pickle": allow_pickle})
+    made = {
+        "--to": to,
+        "--precision": precision,
+        "--calibration": calibration,
+        "--compute-capability": compute_capability,
+    }
+    _check_usage(targets, {**asked, **made, "--name": name, "--allow-pickle": allow_pickle})
     own = OwnModel(task=task, pooling=pooling, aggregation=aggregation, normalize=normalize)
-    entries = [CATALOGUE.get(target) or _own(target, name, own, allow_pickle) for target in targets or CATALOGUE]
+    kind = ArtifactKind(
+        target=to or "onnx",
+        precision=precision or "fp32",
+        calibration=_calibration(calibration, precision),
+        compute_capabilities=_capabilities(compute_capability, to),
+    )
+    entries = [CATALOGUE.get(target) or _own(target, name, own, kind, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     how = ExportOptions(
         repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep, may_follow=name is not None
@@ -109,9 +142,32 @@ def _check_usage(targets: tuple[str, ...], of_a_checkpoint: dict[str, object]) -
             raise click.UsageError(f"{target!r} is neither {', '.join(CATALOGUE)} nor a folder nor an address")
 
 
-def _own(target: str, name: str | None, task: OwnModel, allow_pickle: bool) -> Entry:
+def _capabilities(text: str | None, to: TargetName | None) -> tuple[str, ...]:
+    """In "8.9,12.0"."""
+    if text is None:
+        return ()
+    if to != "tensorrt":
+        raise click.UsageError("--compute-capability goes with --to tensorrt")
+    capabilities = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(re.fullmatch(r"[0-9]{1,2}\.[0-9]", each) for each in capabilities):
+        raise click.UsageError(f"--compute-capability {text!r} is not like 8.9 or 8.9,12.0")
+    return capabilities
+
+
+def _calibration(given: Path | None, precision: Precision | None) -> tuple[Path, ...]:
+    if given is None:
+        return ()
+    if precision != "int8":
+        raise click.UsageError("--calibration goes with --precision int8, which alone takes ranges from samples")
     try:
-        return own_entry(target, name, task, allow_pickle=allow_pickle)
+        return calibration_files(given)
+    except CalibrationRefused as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _own(target: str, name: str | None, task: OwnModel, kind: ArtifactKind, allow_pickle: bool) -> Entry:
+    try:
+        return own_entry(target, name, task, kind=kind, allow_pickle=allow_pickle)
     except InvalidName as error:
         raise click.UsageError(str(error)) from error
 

@@ -15,6 +15,12 @@ class SourceUnavailable(ExportError):
     exit_code = 3
 
 
+class CalibrationRefused(ExportError):
+    """What was given to calibrate with cannot be read as texts or images."""
+
+    exit_code = 2
+
+
 class CheckpointRefused(ExportError):
     """A checkpoint is damaged, unsafe, or not what its definition needs."""
 

@@ -13,11 +13,13 @@ from trireme_export.fetch import fetch_first
 from trireme_export.files import sha256_of
 from trireme_export.install import install, remove_old, staging_folder
 from trireme_export.installed import check_name_is_free, rolled_back_from, why_export
+from trireme_export.kinds import ArtifactKind
 from trireme_export.progress import Reporter
 from trireme_export.recipe import recipe_of
 from trireme_export.rollback import rollback_command
 from trireme_export.steps import entry_models
-from trireme_export.tasks import assemble
+from trireme_export.targets import Target, target_of
+from trireme_export.tasks import assemble, written_as
 from trireme_export.versions import CONFIG, Versions, manifest_file, read_versions, stored_config
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     Raises:
         ExportError: why it could not be exported; the repository is as it was.
     """
+    target = target_of(entry.kind)
     check_name_is_free(options.repository, entry, may_follow=options.may_follow)
     recipe = recipe_of(entry)
     if (reason := _why_export(entry.name, recipe, options, reporter)) is None:
@@ -87,13 +90,13 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
     reporter.say(entry.name, reason)
     if options.dry_run:
         _, assembly = _read(entry, options, reporter)
-        _say_files(entry.name, assembly, read_versions(options.repository, entry.name).next, reporter)
+        _say_files(entry.name, target, assembly, read_versions(options.repository, entry.name).next, reporter)
         return
     with staging_folder(options.repository) as staged:  # before the work: of two exports one ends at once
         checkpoint, assembly = _read(entry, options, reporter)
         versions = read_versions(options.repository, entry.name)
         new = _Staged(folder=staged, entry=entry.name, version=versions.next)
-        _write_manifest(new, recipe, _make(new, checkpoint, assembly, reporter))
+        _write_manifest(new, recipe, _make(new, entry.kind, checkpoint, assembly, reporter))
         with reporter.phase(entry.name, "install"):
             install(staged, options.repository, entry.name, versions.next)
             removed = remove_old(options.repository, entry.name, options.keep, versions.active, staged)
@@ -104,7 +107,7 @@ def _read(entry: Entry, options: ExportOptions, reporter: Reporter) -> tuple[Che
     with reporter.phase(entry.name, "fetch checkpoint") as advance:
         checkpoint = fetch_first(entry.sources, options.cache, advance)
     with reporter.phase(entry.name, "read checkpoint"):
-        assembly = assemble(entry.task, checkpoint, options.cache)
+        assembly = written_as(entry.kind, assemble(entry.task, checkpoint, options.cache))
     for what, decided in assembly.decisions.items():
         reporter.say(entry.name, f"{what}: {decided}")
     return checkpoint, assembly
@@ -128,9 +131,9 @@ def _why_export(entry: str, recipe: str, options: ExportOptions, reporter: Repor
     return reason
 
 
-def _say_files(entry: str, assembly: Assembly, version: int, reporter: Reporter) -> None:
+def _say_files(entry: str, target: Target, assembly: Assembly, version: int, reporter: Reporter) -> None:
     configs = [f"{model}/{CONFIG}" for model in entry_models(entry)]
-    written = ["network/model.onnx", "network/manifest.json", *assembly.files]
+    written = [*(f"network/{name}" for name in (*target.files, "manifest.json")), *assembly.files]
     artifacts = [f"{entry}_{suffix}/{version}/{name}" for suffix, _, name in (each.partition("/") for each in written)]
     for path in sorted(configs + artifacts):
         reporter.say(entry, f"would write {path}")
@@ -144,23 +147,28 @@ def _say_versions(repository: Path, entry: str, before: Versions, removed: Seque
         reporter.say(entry, f"removed {', '.join(f'version {each}' for each in removed)}, as --keep says")
 
 
-def _make(staged: _Staged, checkpoint: Checkpoint, assembly: Assembly, reporter: Reporter) -> Verified:
+def _make(
+    staged: _Staged, kind: ArtifactKind, checkpoint: Checkpoint, assembly: Assembly, reporter: Reporter
+) -> Verified:
     """Configs and artifacts, compared with the original."""
+    from trireme_export.artifact import maker_of
     from trireme_export.manifest import Verified
     from trireme_export.parity import check_parity
-    from trireme_export.to_onnx import write_onnx
     from trireme_export.triton_config import config_files
 
     staged.write(config_files(staged.entry, assembly.steps, staged.version), assembly.files)
-    model = staged.of("network") / "model.onnx"
-    with reporter.phase(staged.entry, "convert to ONNX"):
-        graph = write_onnx(assembly, model)
+    target = target_of(kind)
+    maker = maker_of(target)
+    with reporter.phase(staged.entry, target.making):
+        made = maker.write(assembly, kind, staged.of("network"))
+    for note in made.notes:
+        reporter.say(staged.entry, note)
     with reporter.phase(staged.entry, "compare with the original") as advance:
-        parity = check_parity(assembly, model, advance)
-    reporter.say(staged.entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe(assembly)}")
+        parity = check_parity(assembly, kind.precision, maker.runtimes(staged.of("network")), advance)
+    reporter.say(staged.entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe()}")
     with reporter.phase(staged.entry, "golden samples"):
-        golden = assembly.golden_samples()
-    return Verified(assembly=assembly, checkpoint=checkpoint, graph=graph, parity=parity, golden=golden)
+        golden = assembly.golden_samples(parity.on_real)
+    return Verified(assembly=assembly, kind=kind, checkpoint=checkpoint, made=made, parity=parity, golden=golden)
 
 
 def _write_manifest(staged: _Staged, recipe: str, verified: Verified) -> None:

@@ -6,15 +6,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 
-from trireme_export.assembly import Assembly, GoldenSample, Tolerance
+from trireme_export.assembly import Assembly, Difference, GoldenSample, Tolerance
 from trireme_export.catalogue import MAX_BATCH_SIZE
 from trireme_export.image_golden import IMAGES, classification_sample, embedding_sample, golden_images
 from trireme_export.image_network import ImageNetwork
 from trireme_export.image_original import ImageOriginal, ImageProcessor
-from trireme_export.image_parity import image_parity_cases
+from trireme_export.image_parity import image_parity_cases, image_samples
 from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
 from trireme_export.steps import EntrySteps, image_classification_steps, image_embedding_steps
@@ -38,9 +39,9 @@ def classification_assembly(model: ImageModel, labelling: Labelling) -> Assembly
     k = min(MOST_LABELS, len(labelling.labels))
     original = ImageOriginal(model.original, model.processor)
 
-    def golden() -> list[GoldenSample]:
+    def golden(measured: Difference) -> list[GoldenSample]:
         images = golden_images(original, model.preprocessing)
-        return [classification_sample(original, image, labelling, k) for image in images]
+        return [classification_sample(original, image, labelling, k, measured) for image in images]
 
     steps = image_classification_steps(model.preprocessing, labelling, k)
     files = {"postprocess/labels.json": json.dumps(labelling.labels, ensure_ascii=False).encode()}
@@ -51,9 +52,9 @@ def embedding_assembly(model: ImageModel, width: int, *, normalize: bool) -> Ass
     """Image to a vector of `width` numbers."""
     original = ImageOriginal(model.original, model.processor)
 
-    def golden() -> list[GoldenSample]:
+    def golden(measured: Difference) -> list[GoldenSample]:
         images = golden_images(original, model.preprocessing)
-        return [embedding_sample(original, image, normalize=normalize) for image in images]
+        return [embedding_sample(original, image, measured, normalize=normalize) for image in images]
 
     steps = image_embedding_steps(model.preprocessing, width, normalize=normalize)
     return _assembly("image-embedding", model, steps, golden, {})
@@ -63,7 +64,7 @@ def _assembly(
     task: str,
     model: ImageModel,
     steps: EntrySteps,
-    golden: Callable[[], list[GoldenSample]],
+    golden: Callable[[Difference], list[GoldenSample]],
     files: Mapping[str, bytes],
 ) -> Assembly:
     size = model.preprocessing.size
@@ -78,6 +79,11 @@ def _assembly(
         steps=steps,
         files=files,
         tolerance=TOLERANCE,
-        parity_cases=lambda: image_parity_cases(original, [path.read_bytes() for path in IMAGES]),
+        parity_cases=lambda: image_parity_cases(
+            original,
+            [path.read_bytes() for path in IMAGES],
+            np.stack([each.pixels[0] for each in golden_images(original, model.preprocessing)]),
+        ),
+        samples=lambda chosen: image_samples(original, chosen or IMAGES),
         golden_samples=golden,
     )

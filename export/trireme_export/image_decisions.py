@@ -52,7 +52,6 @@ def decided(assembly: Assembly, architecture: str, preprocessing: Preprocessing,
         "task": assembly.task,
         **decisions,
         "image": preprocessing.describe(),
-        "precision": "fp32 on CPUs",
     }
     return dataclasses.replace(assembly, decisions=found)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from trireme_export.assembly import GoldenSample, GoldenTensor, bytes_tensor
+from trireme_export.assembly import EXACT, Difference, GoldenSample, GoldenTensor, bytes_tensor
 from trireme_export.catalogue import PACKAGE
 from trireme_export.image_original import ImageOriginal, Pixels
 from trireme_export.image_preprocessing import Preprocessing
@@ -53,22 +53,27 @@ def golden_images(original: ImageOriginal, preprocessing: Preprocessing) -> Iter
     yield GoldenImage(file=files[-1], pixels=_changed(original.pixels(files[-1])))
 
 
-def classification_sample(original: ImageOriginal, image: GoldenImage, labelling: Labelling, k: int) -> GoldenSample:
+def classification_sample(
+    original: ImageOriginal, image: GoldenImage, labelling: Labelling, k: int, measured: Difference = EXACT
+) -> GoldenSample:
     """One request with a file. Labels are checked unless two neighbours in the ranking are too close."""
     logits = original.rows(image.pixels).astype(np.float64)  # (1 + changes, labels)
     scores = probabilities(logits, labelling.function)
     order = np.argsort(-logits[0], kind="stable")
     best = -np.sort(-scores, axis=1)[:, :k]
-    allowed = {"max_abs": max(MAX_SCORE_DIFFERENCE, _largest_change(best))}
+    allowed = {"max_abs": max(MAX_SCORE_DIFFERENCE, _largest_change(best) + _BEYOND_MEASURED * measured.max_abs / 2)}
     outputs = [GoldenTensor(name="score", data_type="FP32", values=best[:1].astype(np.float32), check=allowed)]
     gap = np.diff(-logits[0, order[: k + 1]]).min(initial=np.inf)
-    if gap > max(MIN_LOGIT_GAP, 2 * _largest_change(logits)):  # two neighbours may come towards each other
+    change = _largest_change(logits) + _BEYOND_MEASURED * measured.max_abs
+    if gap > max(MIN_LOGIT_GAP, 2 * change):  # two neighbours may come towards each other
         names = [labelling.labels[index].encode() for index in order[:k]]
         outputs.append(bytes_tensor("label", names, k, check={"equal": True}))
     return GoldenSample(inputs=(bytes_tensor("image", [image.file]),), outputs=tuple(outputs))
 
 
-def embedding_sample(original: ImageOriginal, image: GoldenImage, *, normalize: bool) -> GoldenSample:
+def embedding_sample(
+    original: ImageOriginal, image: GoldenImage, measured: Difference = EXACT, *, normalize: bool
+) -> GoldenSample:
     """One request with a file.
 
     Raises:
@@ -78,18 +83,21 @@ def embedding_sample(original: ImageOriginal, image: GoldenImage, *, normalize: 
     lengths = lengths_of(vectors)
     given = vectors / lengths if normalize else vectors
     values = given[:1].astype(np.float32)
-    embedding = GoldenTensor(name="embedding", data_type="FP32", values=values, check=_vector_check(given))
+    embedding = GoldenTensor(
+        name="embedding", data_type="FP32", values=values, check=_vector_check(given, measured, normalize=normalize)
+    )
     return GoldenSample(inputs=(bytes_tensor("image", [image.file]),), outputs=(embedding,))
 
 
-def _vector_check(vectors: Rows) -> dict[str, float]:
+def _vector_check(vectors: Rows, measured: Difference, *, normalize: bool) -> dict[str, float]:
     """The direction, where the lengths are near enough for that; else every number."""
     lengths = np.linalg.norm(vectors, axis=1)
-    if _largest_change(lengths) > MAX_LENGTH_CHANGE * lengths[0]:
-        return {"max_abs": _largest_change(vectors)}
+    is_coarse = not normalize and 1 - measured.min_cosine > (1 - MIN_COSINE) / _BEYOND_MEASURED
+    if is_coarse or _largest_change(lengths) > MAX_LENGTH_CHANGE * lengths[0]:
+        return {"max_abs": _largest_change(vectors) + _BEYOND_MEASURED * measured.max_abs}
     cosines = vectors @ vectors[0] / lengths / lengths[0]
-    angle = _BEYOND_MEASURED * np.arccos(np.clip(cosines, -1, 1)).max()
-    return {"min_cosine": float(min(MIN_COSINE, np.cos(min(angle, np.pi))))}
+    angles = (float(np.arccos(np.clip(each, -1, 1))) for each in (cosines.min(), measured.min_cosine))
+    return {"min_cosine": float(min(MIN_COSINE, np.cos(min(_BEYOND_MEASURED * sum(angles), np.pi))))}
 
 
 def _as_png(file: bytes, side: int) -> bytes:

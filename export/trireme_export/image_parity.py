@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from trireme_export.assembly import ParityCase
+from trireme_export.calibration import read_images
+from trireme_export.errors import CalibrationRefused
 from trireme_export.image_golden import SEED
 from trireme_export.image_original import Floats, ImageOriginal, Pixels
 
 
-def image_parity_cases(original: ImageOriginal, files: Sequence[bytes]) -> Iterator[ParityCase]:
-    """Real images alone and together; random, black and white ones; batches that were never traced."""
+def image_parity_cases(original: ImageOriginal, files: Sequence[bytes], golden: Pixels) -> Iterator[ParityCase]:
+    """Real images alone and together; random, black and white ones; batches that were never traced.
+
+    The pixels of the golden images are among them: what is measured on these bounds what a server may answer.
+    """
+    yield _case("golden images", golden, original.rows(golden))
     real = np.stack([original.pixels(file) for file in files])
     expected = original.rows(real)
     for index in range(len(files)):
@@ -20,7 +28,21 @@ def image_parity_cases(original: ImageOriginal, files: Sequence[bytes]) -> Itera
     yield _case("real images together", real, expected)
     noise = np.random.default_rng(SEED).integers(0, 256, (5, *real.shape[1:]), np.uint8)
     noise[3], noise[4] = 0, 255
-    yield _case("three of noise, black, white", noise, original.rows(noise))
+    yield replace(_case("three of noise, black, white", noise, original.rows(noise)), is_real=False)
+
+
+def image_samples(original: ImageOriginal, files: Sequence[Path]) -> Iterator[dict[str, Pixels]]:
+    """The network's inputs for one image after the other.
+
+    Raises:
+        CalibrationRefused: a file is no image.
+    """
+    for file, content in read_images(files):
+        try:
+            pixels = original.pixels(content)
+        except OSError as error:  # what Pillow raises
+            raise CalibrationRefused(f"--calibration {file}: it cannot be read as an image ({error})") from error
+        yield {"pixels": pixels[None]}
 
 
 def _case(name: str, pixels: Pixels, expected: Floats) -> ParityCase:

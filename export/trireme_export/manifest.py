@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from trireme_export.artifact import Made
 from trireme_export.assembly import Array, Assembly, GoldenSample, GoldenTensor
 from trireme_export.checkpoint import Checkpoint
+from trireme_export.kinds import ArtifactKind
 from trireme_export.parity import ParityReport
 from trireme_export.steps import entry_models
 
@@ -35,8 +37,9 @@ class Verified:
     """What was made of a checkpoint, and how it compared."""
 
     assembly: Assembly
+    kind: ArtifactKind
     checkpoint: Checkpoint
-    graph: Mapping[str, int]  # opset and IR version
+    made: Made
     parity: ParityReport
     golden: Sequence[GoldenSample]
 
@@ -56,13 +59,14 @@ def manifest_text(
         "source": _source(verified.checkpoint, assembly),
         "artifacts": artifacts,
         "tools": _tools(),
-        **verified.graph,
-        "precision": "fp32",
+        **verified.made.facts,
+        "target": verified.kind.target,
+        "precision": verified.kind.precision,
         "dynamic_ranges": assembly.ranges,
         "parity": {
             "cases": parity.cases,
             "runtimes": parity.runtimes,
-            "tolerance": assembly.tolerance.as_json(),
+            "tolerance": parity.tolerance.as_json(),
             "measured": parity.measured.as_json(),
         },
         "golden": [_sample(sample) for sample in verified.golden],

@@ -6,6 +6,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from trireme_export.catalogue import CATALOGUE, Entry, OwnModel, Source
+from trireme_export.kinds import ONNX_FP32, ArtifactKind
 from trireme_export.steps import entry_models
 
 NAME = "letters, digits, _ and -, beginning with a letter or a digit, at most 64"
@@ -15,14 +16,16 @@ class InvalidName(ValueError):
     """A name that no entry can have; the text says what is allowed."""
 
 
-def own_entry(uri: str, name: str | None, task: OwnModel, *, allow_pickle: bool = False) -> Entry:
+def own_entry(
+    uri: str, name: str | None, task: OwnModel, *, kind: ArtifactKind = ONNX_FP32, allow_pickle: bool = False
+) -> Entry:
     """The entry of a checkpoint at `uri`.
 
     Raises:
         InvalidName: Triton or the catalogue cannot have that name.
     """
     source = Source(uri=uri if "://" in uri else str(Path(uri).resolve()), allow_pickle=allow_pickle)
-    return Entry(name=_checked(name or default_name(source.uri)), sources=(source,), task=task)
+    return Entry(name=_checked(name or default_name(source.uri)), sources=(source,), task=task, kind=kind)
 
 
 def default_name(uri: str) -> str:

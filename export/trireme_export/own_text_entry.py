@@ -243,5 +243,4 @@ def _text_decisions(windows: TextWindows) -> dict[str, str]:
         "window": f"{windows.max_length} tokens with special tokens",
         "long texts": f"split into up to {windows.max_windows} windows overlapping by {windows.overlap} tokens, "
         f"{combined}",
-        "precision": f"{PRECISION} on CPUs",
     }

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trireme_export.assembly import GoldenSample, GoldenTensor
+from trireme_export.assembly import EXACT, Difference, GoldenSample, GoldenTensor
 from trireme_export.original_answers import sigmoid
 from trireme_export.steps import ScoreFunction
-from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, texts_tensor, windows_tensor
+from trireme_export.text_golden import (
+    BEYOND_MEASURED,
+    TextReference,
+    score_difference,
+    texts_tensor,
+    windows_tensor,
+)
 from trireme_export.text_original import Tokenized, split_pair_into_windows
 
 MAX_LOGIT_DIFFERENCE = 0.1
@@ -29,12 +35,19 @@ class PairReference:
         return [Tokenized(window.ids, window.type_ids if self.token_types else None) for window in split]
 
 
-def scores_sample(reference: PairReference, query: str, texts: Sequence[str], function: ScoreFunction) -> GoldenSample:
+def scores_sample(
+    reference: PairReference,
+    query: str,
+    texts: Sequence[str],
+    function: ScoreFunction,
+    measured: Difference = EXACT,
+) -> GoldenSample:
     """One request with `texts` and the same query for each; the best window of a text counts."""
     split = [reference.windows(query, text) for text in texts]
     logits = [max(float(reference.text.original.row(*window)[0]) for window in own) for own in split]
     scores = sigmoid(np.array(logits)) if function == "sigmoid" else np.array(logits)
-    near = {"max_abs": MAX_SCORE_DIFFERENCE if function == "sigmoid" else MAX_LOGIT_DIFFERENCE}
+    of_logits = max(MAX_LOGIT_DIFFERENCE, BEYOND_MEASURED * measured.max_abs)
+    near = {"max_abs": score_difference(measured) if function == "sigmoid" else of_logits}
     values = scores.astype(np.float32)[:, None]
     score = GoldenTensor(name="score", data_type="FP32", values=values, check=near)
     inputs = (texts_tensor([query] * len(texts), name="query"), texts_tensor(texts))

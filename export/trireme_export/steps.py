@@ -30,6 +30,8 @@ class Step:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     parameters: Mapping[str, str]
+    batches: bool = True  # False: Triton adds no batch dimension, the tensors have it themselves
+    gpu_accelerator: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +217,12 @@ def _image_steps(preprocessing: Preprocessing, output: TensorSpec) -> tuple[Step
         parameters=preprocessing.stage_parameters(),
     )
     network = Step(
-        suffix="network", backend="onnxruntime", inputs=(pixels,), outputs=(output,), parameters=IMAGE_ON_CPU
+        suffix="network",
+        backend="onnxruntime",
+        inputs=(pixels,),
+        outputs=(output,),
+        parameters=IMAGE_ON_CPU,
+        gpu_accelerator="cuda",
     )
     return pre, network
 
@@ -249,4 +256,5 @@ def _text_network(windows: TextWindows, output: TensorSpec, precision: CpuPrecis
             "trireme.segments": MASK.name,
             "trireme.segment_tokens": str(windows.max_length),
         },
+        gpu_accelerator="cuda",
     )

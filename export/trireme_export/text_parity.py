@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trireme_export.assembly import ParityCase
+from trireme_export.assembly import Array, ParityCase
 from trireme_export.text_original import Floats, Original, Tokenized
 
 SEED = 20_24
@@ -24,9 +24,9 @@ class _Text:
 
 
 def text_parity_cases(
-    original: Original, texts: Sequence[Tokenized], vocabulary: int, max_length: int
+    original: Original, texts: Sequence[Tokenized], long: Sequence[Tokenized], vocabulary: int, max_length: int
 ) -> Iterator[ParityCase]:
-    """`texts` are real ones with special tokens. Every row is computed alone by the original."""
+    """`texts` are real ones with special tokens, `long` windows of one. The original computes every row alone."""
     real = [_Text(tokens, original.row(*tokens)) for tokens in texts]
     for index, text in enumerate(real):
         yield _case(f"text {index} alone", [[text]])
@@ -34,6 +34,7 @@ def text_parity_cases(
     yield _case("all texts, padded on the left", [[text] for text in real], left=True)
     yield _case("all texts packed into one row", [real], padding=7)
     yield _case("all texts packed, the last first", [real[::-1]], padding=7)
+    yield _case("windows of a long text", [[_Text(tokens, original.row(*tokens)) for tokens in long]])
     random = np.random.default_rng(SEED)
     longer = ((1, min(max_length, LONGEST)),) if max_length > 512 else ()
     for batch, length in UNTRACED_SHAPES + longer:
@@ -41,10 +42,16 @@ def text_parity_cases(
         sequences = random.integers(0, vocabulary, shape).tolist()
         types = [None] * batch if texts[0].types is None else random.integers(0, 2, shape).tolist()
         made_up = [_Text(tokens, original.row(*tokens)) for tokens in map(Tokenized, sequences, types)]
-        yield _case(f"random ids of shape ({batch}, {length})", [[text] for text in made_up])
+        yield replace(_case(f"random ids of shape ({batch}, {length})", [[text] for text in made_up]), is_real=False)
         if batch > 1:
-            yield _case(f"random ids of {batch} times {length} packed", [made_up], padding=7)
+            packed = _case(f"random ids of {batch} times {length} packed", [made_up], padding=7)
+            yield replace(packed, is_real=False)
     yield _case("rows of one and of two segments", [[real[0]], real[1:3]])
+
+
+def alone(tokens: Tokenized) -> Mapping[str, Array]:
+    """The network's inputs for one text by itself."""
+    return _case("", [[_Text(tokens, np.zeros(1))]]).inputs
 
 
 def _case(name: str, rows: Sequence[Sequence[_Text]], *, left: bool = False, padding: int = 0) -> ParityCase:

@@ -25,7 +25,7 @@ def write_onnx(assembly: Assembly, path: Path) -> dict[str, int]:
     Raises:
         ExportError: the graph uses custom operators, is too new, or an output has a size it should not have.
     """
-    program = _trace(assembly)
+    program = trace(assembly)
     _tidy(program.model, assembly)
     program.save(str(path), external_data=_weight_bytes(assembly.network) > MAX_INLINE_BYTES)
     onnx.checker.check_model(str(path), full_check=True)
@@ -34,7 +34,8 @@ def write_onnx(assembly: Assembly, path: Path) -> dict[str, int]:
     return {"opset": OPSET, "ir_version": model.ir_version}
 
 
-def _trace(assembly: Assembly) -> torch.onnx.ONNXProgram:
+def trace(assembly: Assembly) -> torch.onnx.ONNXProgram:
+    """The network as the exporter writes it, with its notes on where every node comes from."""
     any_size = torch.export.Dim.DYNAMIC
     shapes = {name: dict.fromkeys(dimensions, any_size) for name, dimensions in assembly.dynamic.items()}
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)  # misses torchvision

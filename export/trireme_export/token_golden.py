@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Encoding
 
-from trireme_export.assembly import GoldenSample, bytes_tensor
+from trireme_export.assembly import EXACT, Difference, GoldenSample, bytes_tensor
 from trireme_export.catalogue import Aggregation
 from trireme_export.original_answers import softmax
-from trireme_export.text_golden import MAX_SCORE_DIFFERENCE, TextReference, texts_tensor, windows_tensor
+from trireme_export.text_golden import TextReference, margin, score_difference, texts_tensor, windows_tensor
 from trireme_export.text_original import Floats, split_into_windows
 from trireme_export.token_labels import OUTSIDE, TokenLabelling
 
@@ -34,7 +34,9 @@ class _Token(NamedTuple):
     margin: float = math.inf  # by which its label is the one that is given
 
 
-def entities_sample(reference: TextReference, texts: Sequence[str], labelling: TokenLabelling) -> GoldenSample:
+def entities_sample(
+    reference: TextReference, texts: Sequence[str], labelling: TokenLabelling, measured: Difference = EXACT
+) -> GoldenSample:
     """One request with `texts`.
 
     The entities are checked unless a token has two labels, or a word two tokens, that are so near each other that a
@@ -43,9 +45,9 @@ def entities_sample(reference: TextReference, texts: Sequence[str], labelling: T
     split = [split_into_windows(reference.tokenizer, text, reference.windows) for text in texts]
     tokens = [_aggregated(text, _tokens(own, reference), labelling) for text, own in zip(texts, split, strict=True)]
     outputs = [windows_tensor([len(own) for own in split])]
-    if min((token.margin for own in tokens for token in own), default=math.inf) > MIN_LOGIT_MARGIN:
+    if min((token.margin for own in tokens for token in own), default=math.inf) > margin(MIN_LOGIT_MARGIN, measured):
         found = [json.dumps(_entities(text, own, labelling)) for text, own in zip(texts, tokens, strict=True)]
-        near = {"json_max_abs": MAX_SCORE_DIFFERENCE}
+        near = {"json_max_abs": score_difference(measured)}
         outputs.insert(0, bytes_tensor("entities", [each.encode() for each in found], check=near))
     return GoldenSample(inputs=(texts_tensor(texts),), outputs=tuple(outputs))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
@@ -37,16 +38,21 @@ def _step_config(entry: str, step: Step) -> pb.ModelConfig:
     config = pb.ModelConfig(
         name=f"{entry}_{step.suffix}",
         backend=step.backend,
-        max_batch_size=MAX_BATCH_SIZE,
-        input=_inputs(step.inputs),
-        output=_outputs(step.outputs),
-        dynamic_batching=pb.ModelDynamicBatching(),
+        max_batch_size=MAX_BATCH_SIZE if step.batches else 0,
+        input=_inputs(_full(step, step.inputs)),
+        output=_outputs(_full(step, step.outputs)),
+        dynamic_batching=pb.ModelDynamicBatching() if step.batches else None,
         parameters={key: pb.ModelParameter(string_value=value) for key, value in step.parameters.items()},
     )
-    if step.suffix == "network":
+    if step.gpu_accelerator is not None:
         accelerator = config.optimization.execution_accelerators.gpu_execution_accelerator.add()
-        accelerator.name = "cuda"
+        accelerator.name = step.gpu_accelerator
     return config
+
+
+def _full(step: Step, specs: Iterable[TensorSpec]) -> list[TensorSpec]:
+    """With the batch dimension where Triton adds none."""
+    return [spec if step.batches else replace(spec, dims=(-1, *spec.dims)) for spec in specs]
 
 
 def _ensemble_config(entry: str, description: EntrySteps) -> pb.ModelConfig:

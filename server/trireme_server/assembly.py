@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from trireme_server import repository_checks
+from trireme_server import binding_checks, repository_checks
 from trireme_server.config_proto import ModelConfig
 from trireme_server.exit_codes import ExitCode, ServeError
 from trireme_server.find_server import Installation
@@ -91,7 +91,7 @@ def next_version(prepared: Preparation, entry: str) -> NextVersion:
         VersionRefused: the preflight has something against it.
     """
     around = look_around(dataclasses.replace(prepared.around.config, entries=(entry,)))
-    found = run_checks(repository_checks.CHECKS, around)
+    found = run_checks((*repository_checks.CHECKS, *binding_checks.CHECKS), around)
     faults = [f"{each.found} -> {each.fix}" for each in found if each.level is Level.FAIL]
     if not faults and (entry not in around.manifests or not around.manifests[entry].golden):
         faults = ["there is no manifest with golden samples to say what is right"]

@@ -6,12 +6,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from trireme_server import machine_checks, repository_checks, software_checks
+from trireme_server import binding_checks, machine_checks, repository_checks, software_checks
 from trireme_server.exit_codes import ExitCode
 from trireme_server.preflight import Finding, Level, look_around, run_checks
 from trireme_server.serve_config import ServeConfig
 
-CHECKS = (*software_checks.THOROUGH_CHECKS, *machine_checks.CHECKS, *repository_checks.CHECKS)
+CHECKS = (*software_checks.THOROUGH_CHECKS, *machine_checks.CHECKS, *repository_checks.CHECKS, *binding_checks.CHECKS)
 _COLORS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
 

@@ -12,8 +12,11 @@ _CATALOGUE = ("embed", "guard", "vision")  # entries that `trireme export` knows
 _DEFAULT = Path("model_repository")
 
 
-def export_anew(entry: Entry, manifest: Manifest | None) -> str:
-    """`manifest` is None if there is none to read; one of another entry says nothing of this one's checkpoint."""
+def export_anew(entry: Entry, manifest: Manifest | None, *, options: tuple[str, ...] | None = None) -> str:
+    """`manifest` is None if there is none to read; one of another entry says nothing of this one's checkpoint.
+
+    `options` say what the network is to be written as; None: what it is.
+    """
     name = _name(entry)
     where = repository_option(entry.model.folder.parent)
     if name in _CATALOGUE:
@@ -21,7 +24,8 @@ def export_anew(entry: Entry, manifest: Manifest | None) -> str:
     named = f"--name {shlex.quote(name)} --force{where}"
     if manifest is None or manifest.source is None or manifest.entry != name:
         return f"export it again from its checkpoint: trireme export CHECKPOINT {named}"
-    return f"trireme export {shlex.quote(manifest.source)} {named}"
+    written_as = shlex.join(manifest.options if options is None else options)
+    return " ".join(filter(None, ("trireme export", shlex.quote(manifest.source), written_as, named)))
 
 
 def roll_back(entry: Entry) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from trireme_server.machine_binding import Binding, read_binding
+
 SCHEMA = 1
 
 
@@ -64,6 +66,8 @@ class Manifest:
     artifacts: Mapping[str, Artifact]  # by path relative to the repository
     golden: tuple[GoldenSample, ...]
     source: str | None  # address of the checkpoint, as `trireme export` takes it; None: it does not say
+    options: tuple[str, ...] = ()  # of `trireme export`: what the network was written as
+    binding: Binding | None = None  # None: it runs wherever its backend does
 
 
 def read_manifest(file: Path) -> Manifest:
@@ -85,6 +89,8 @@ def read_manifest(file: Path) -> Manifest:
             artifacts={path: Artifact(each["sha256"], each["bytes"]) for path, each in document["artifacts"].items()},
             golden=tuple(_golden_sample(sample) for sample in document["golden"]),
             source=_address(document.get("source", {})),
+            options=_options(document),
+            binding=read_binding(document),
         )
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidManifest(f"{file} cannot be read: {error}") from error
@@ -109,6 +115,12 @@ def _address(source: Mapping[str, Any]) -> str | None:
     if not isinstance(uri, str) or not uri:
         return None
     return uri if sha256 is None or "#" in uri else f"{uri}#sha256={sha256}"
+
+
+def _options(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those that differ from the default. A manifest of before there was a choice has neither key."""
+    asked = (("--to", document.get("target", "onnx"), "onnx"), ("--precision", document.get("precision"), "fp32"))
+    return tuple(word for option, value, default in asked if value not in {default, None} for word in (option, value))
 
 
 def _golden_sample(document: Mapping[str, Any]) -> GoldenSample:

@@ -10,8 +10,8 @@ import math
 from trireme_server.config_proto import ModelConfig
 from trireme_server.machine import Machine
 
-NETWORK_BACKENDS = frozenset({"onnxruntime", "openvino", "tensorrt"})
-PACKING_STAND_IN = "onnxruntime"  # the stand-in that takes requests of any shape, and knows threads and streams
+NETWORK_BACKENDS = frozenset({"onnxruntime", "openvino", "tensorrt", "aoti"})
+PACKING_BACKENDS = frozenset({"onnxruntime", "aoti"})  # ours take requests of any shape, and know threads and streams
 STAGES_BACKEND = "stages"
 IMAGE_STAGE = "image"
 SMALL_NETWORK = 256 * 2**20  # bytes of the artifact; every process holds it twice
@@ -40,7 +40,7 @@ def _for_machine(
     if config.backend in NETWORK_BACKENDS:
         if is_official:
             return _official_network(config, machine)
-        if config.backend == PACKING_STAND_IN:
+        if config.backend in PACKING_BACKENDS:
             return _stand_in(config, machine.cores, artifact_bytes)
         return _changed(config, {}, instances=1)
     if config.backend == STAGES_BACKEND:

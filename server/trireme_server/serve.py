@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trireme_server import machine_checks, repository_checks, software_checks
+from trireme_server import binding_checks, machine_checks, repository_checks, software_checks
 from trireme_server.assembly import Preparation, assemble
 from trireme_server.events import StopRequested
 from trireme_server.exit_codes import ExitCode, ServeError
@@ -28,7 +28,7 @@ from trireme_server.supervisor import Supervisor
 from trireme_server.terminal import Terminal
 from trireme_server.triton_process import clear_away
 
-CHECKS = (*software_checks.CHECKS, *machine_checks.CHECKS, *repository_checks.CHECKS)
+CHECKS = (*software_checks.CHECKS, *machine_checks.CHECKS, *repository_checks.CHECKS, *binding_checks.CHECKS)
 _GRACE_S = 3.0  # for tritonserver to end by itself when nothing runs any more
 _OPEN_FILES = 65536
 

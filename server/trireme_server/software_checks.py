@@ -15,6 +15,7 @@ from trireme_server.preflight import Finding, Surroundings, fail, ok
 from trireme_server.repository import Model
 
 _INSTALL = "pip install 'trireme[server]'"
+_FIXES = {"torch": "pip install 'trireme[export]', which has it: the network calls PyTorch"}
 _RUNTIME = "trireme.runtime"
 _RUNTIMES = ("onnxruntime", "openvino")  # others keep the model from loading, and it says which there are
 _STAGE_MODULES = {"tokenize": ("tokenizers",), "image": ("PIL",)}
@@ -66,7 +67,7 @@ def packages(around: Surroundings) -> Iterator[Finding]:
     }
     missing = {name: model for name, model in needed.items() if find_spec(name) is None}
     for name, model in missing.items():
-        yield fail("packages", f"{name} is missing, which {model} needs", _INSTALL)
+        yield fail("packages", f"{name} is missing, which {model} needs", _FIXES.get(name, _INSTALL))
     if not missing:
         yield ok("packages", ", ".join(sorted(needed)) or "none needed")
 
@@ -82,6 +83,8 @@ def _modules(model: Model, around: Surroundings) -> tuple[str, ...]:
         return ()
     if backend == "stages":
         return _STAGE_MODULES.get(parameters.get("stage", ""), ())
+    if backend == "aoti":
+        return ("torch",)
     if backend in _RUNTIMES and (runtime := parameters.get(_RUNTIME, backend)) in _RUNTIMES:
         return (runtime,)
     return ()

@@ -240,7 +240,7 @@ def test_a_dry_run_says_what_was_found_and_writes_nothing(folder, repository):
         "task: image-classification",
         "labels: cat, dog, oar, trireme, sail, crane, crane (softmax: one of them; classes share crane)",
         "image: the shorter side to 54 pixels (bicubic), the centre of 48 x 48",
-        "precision: fp32 on CPUs",
+        "network: fp32, as onnx for the backend onnxruntime",
         "would write checkpoint_postprocess/1/labels.json",
     ):
         assert line in said

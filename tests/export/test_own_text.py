@@ -160,7 +160,7 @@ def test_a_dry_run_says_what_was_found_and_writes_nothing(folder, repository):
         "labels: calm, storm, fog (softmax: one of them)",
         "window: 66 tokens",
         "long texts: split into",
-        "precision: fp32 on CPUs",
+        "network: fp32, as onnx for the backend onnxruntime",
         "would write checkpoint/config.pbtxt",
         "would write checkpoint_postprocess/1/labels.json",
     ):
