@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from trireme_server.processes import Processes
+from trireme_server.processes import CLOCK_TICKS_PER_S, Processes
 from trireme_server.stubs import find_stubs
 from trireme_server.triton_api import TritonApi
 
@@ -61,5 +61,6 @@ class HangWatch:
         if stat is None or (stat.is_alive and stat.state != "T"):
             return None
         known = self._model_of.get(child)
-        asked = (model for model, begin in loads.items() if stat.age_s <= time.monotonic() - begin)
+        least_age_s = stat.age_s - 1 / CLOCK_TICKS_PER_S  # it began within a tick
+        asked = (model for model, begin in loads.items() if least_age_s <= time.monotonic() - begin)
         return next((model for model in asked if known in {None, model}), None)
