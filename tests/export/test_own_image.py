@@ -21,9 +21,9 @@ from .tiny_image_models import LABELS, TINY_IMAGE_FAMILIES, write_tiny_image_cla
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SLOW = ("mobilenet_v1", "convnextv2", "swinv2")  # each has a sister with nearly the same graph
+SLOW = ("mobilenet_v1", "mobilenet_v2", "convnextv2", "deit", "swinv2")  # each has a sister with nearly the same graph
 FAMILIES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TINY_IMAGE_FAMILIES]
-QUICK = ("efficientnet", "vit", "convnext")  # a pooler of its own, one with weights, one before a norm
+QUICK = ("vit", "convnext")  # a pooler with weights, one before a norm
 ENCODERS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TINY_IMAGE_FAMILIES]
 
 

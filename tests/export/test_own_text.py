@@ -30,7 +30,7 @@ from .tiny_models import (
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SLOW = ("xlm-roberta", "deberta-v2", "modernbert-mean")  # each has a sister with nearly the same graph
+QUICK = ("bert", "roberta", "deberta-v3", "modernbert")  # the others each have a sister here with nearly the same graph
 TEXTS = (
     "The three banks of oars moved as one.",
     "rowing",
@@ -89,7 +89,7 @@ def library_hidden(folder, row):
         return model(torch.tensor([row])).last_hidden_state[0]
 
 
-FAMILIES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TINY_FAMILIES]
+FAMILIES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TINY_FAMILIES]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +117,8 @@ def named_file(folder: Path, key: str, name: str) -> Path:
         InvalidParameter: there is no such file, or the name leads out of the folder.
     """
     path = folder / name
-    if Path(name).name != name:
+    if Path(name).name != name or name in {"", ".."}:
         raise InvalidParameter(f"parameter {key!r} is {name!r}; it must be the name of a file in {folder}")
-    if not path.is_file():
+    if not os.path.isfile(path):  # False of what is no possible name, where Path.is_file raises
         raise InvalidParameter(f"parameter {key!r} is {name!r}; {folder} has no such file")
     return path
