@@ -1,19 +1,23 @@
 """Of a graph that answers differently, the layer is named at which it leaves its original, and no other."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import torch
 from click.testing import CliRunner
 from onnx import numpy_helper
 from safetensors.numpy import load_file
-from trireme_export import onnx_artifact
+from trireme_export import image_assembly
 from trireme_export.catalogue import OwnModel
 from trireme_export.checkpoint import open_checkpoint
 from trireme_export.commands import export
 from trireme_export.divergence import LayerValues, compare_layers
-from trireme_export.divergence_report import sentence
+from trireme_export.divergence_report import NO_PLOT, sentence, write_report
 from trireme_export.half_graph import halve
+from trireme_export.image_network import ImageNetwork
 from trireme_export.int8_graph import channel_axes, quantize
 from trireme_export.layer_values import LayersAtWork, traced_layers
 from trireme_export.runtimes import installed_runtimes
@@ -179,33 +183,50 @@ def test_what_is_no_number_differs():
     assert compare_layers([layer("a", 0), layer("b", float("nan"), "a")], 0.1).first.name == "b"
 
 
-@pytest.fixture
-def damaging(monkeypatch):
-    """Exports whose graph is damaged before it is compared."""
-    write = onnx_artifact.write_onnx
+class Careless(ImageNetwork):
+    """What is exported is not the original: the conversion is not to blame, and no figure at the output tells."""
 
-    def write_damaged(assembly, path):
-        facts = write(assembly, path)
-        model = onnx.load(path)
-        weight = assembly.network.encoder.encoder.layer[1].output.dense.weight.detach().numpy()
-        scale("it")(model.graph, {"it": weight})
-        onnx.save(model, path)
-        return facts
-
-    monkeypatch.setattr(onnx_artifact, "write_onnx", write_damaged)
+    def __init__(self, model, normalization):
+        super().__init__(model, normalization)
+        with torch.no_grad():
+            model.classifier.vit.layers[1].attention.o_proj.weight.mul_(1.5)
 
 
-def test_a_refusal_names_the_layer_and_writes_all_of_them(damaging, folder, repository, tmp_path):
-    write_tiny_classifier(folder, "bert")
-    report = tmp_path / "report"
-    told = CliRunner().invoke(export, [str(folder), "--repository", str(repository), "--report", str(report)])
+def exported(folder, repository, report):
+    """`trireme export --report`, of a tiny ViT."""
+    write_tiny_image_classifier(folder, "vit")
+    return CliRunner().invoke(export, [str(folder), "--repository", str(repository), "--report", str(report)])
+
+
+def test_a_refusal_names_the_layer_and_writes_all_of_them(monkeypatch, folder, repository, tmp_path):
+    monkeypatch.setattr(image_assembly, "ImageNetwork", Careless)
+    told = exported(folder, repository, tmp_path / "report")
     assert told.exit_code == 5
-    name = "bert.encoder.layer.1.output.dense"
-    assert "text 0 alone: differs from the original: largest difference" in told.stderr
+    name = "classifier.vit.layers.1.attention.o_proj"
+    assert "image 0 alone: differs from the original: largest difference" in told.stderr
     assert f"; the first layer that differs is {name}: off by " in told.stderr
     assert f"> {name}" in told.stdout
-    lines = (report / "checkpoint-layers.tsv").read_text().splitlines()
+    lines = (tmp_path / "report" / "checkpoint-layers.tsv").read_text().splitlines()
     assert len(lines) > 25
     assert any(line.startswith(f"{name}\t") for line in lines)
-    assert (report / "checkpoint-layers.png").read_bytes().startswith(b"\x89PNG")
     assert not list(repository.glob("checkpoint*"))
+
+
+def test_a_report_is_written_of_what_passes_too(folder, repository, tmp_path):
+    told = exported(folder, repository, tmp_path / "report")
+    assert told.exit_code == 0
+    assert "the case farthest off: no layer differs by more than fp32 explains (0.01 %)" in told.stdout
+    assert (tmp_path / "report" / "checkpoint-layers.tsv").exists()
+    assert (repository / "checkpoint" / "config.pbtxt").exists()
+
+
+def test_a_plot_is_drawn_where_matplotlib_is_and_else_it_is_said_how_to_get_it(tmp_path):
+    found = compare_layers([layer("a", 0), layer("b", 0.5, "a")], 0.1)
+    *_, told = write_report(found, "title", tmp_path, "name")
+    plot = tmp_path / "name-layers.png"
+    if find_spec("matplotlib"):
+        assert told == f"plot: {plot}"
+        assert plot.read_bytes().startswith(b"\x89PNG")
+    else:
+        assert told == NO_PLOT
+        assert not plot.exists()
