@@ -89,6 +89,30 @@ class GoldenSample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alone:
+    """A text or an image of a case, which the original computes by itself."""
+
+    run: Callable[[], object]
+    part: Callable[[Array, Array], Array | None]  # of a value of the graph, what stands for the original's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class OriginalLayers:
+    """The original's modules at work, and which of the network's are the same ones."""
+
+    root: nn.Module
+    twins: Mapping[str, str]  # the path of a module in the network to that in `root`, whose children are called alike
+    each: Callable[[Mapping[str, Array]], Iterable[Alone]]  # of a case's inputs
+
+    def name_in_original(self, path: str) -> str | None:
+        """Of a module of the network; None: the original has none like it."""
+        for twin, own in sorted(self.twins.items(), key=lambda both: len(both[0]), reverse=True):
+            if path == twin or path.startswith(f"{twin}."):
+                return f"{own}{path.removeprefix(twin)}".removeprefix(".") or None
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assembly:
     """Everything that the exporter needs to know about one entry."""
 
@@ -103,6 +127,7 @@ class Assembly:
     tolerance: Tolerance
     parity_cases: Callable[[], Iterable[ParityCase]]
     samples: Callable[[Sequence[Path]], Iterable[Mapping[str, Array]]]  # inputs made of a user's files, or of our own
+    layers: OriginalLayers  # for the report of where an artifact leaves it
     golden_samples: Callable[[Difference], list[GoldenSample]]  # of the artifact from the original, as measured
     further_inputs: Mapping[str, str] = field(default_factory=dict)  # files besides the checkpoint, to sha256
     decisions: Mapping[str, str] = field(default_factory=dict)  # what was read from the checkpoint, for the terminal

@@ -79,6 +79,13 @@ from trireme_export.progress import Reporter
     metavar="N",
     help="Versions to keep besides the one in service, for `trireme rollback`.",
 )
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Compare layer by layer with the original, and write a table and a plot there.  [default: only of an "
+    "artifact that is refused, into the cache]",
+)
 @click.option("--allow-pickle", is_flag=True, help="Convert a CHECKPOINT's pickle in an isolated process.")
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
@@ -96,6 +103,7 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     dry_run: bool,
     force: bool,
     keep: int,
+    report: Path | None,
     allow_pickle: bool,
     debug: bool,
 ) -> None:
@@ -126,7 +134,13 @@ def export(  # noqa: PLR0913, PLR0917 - click passes every option by itself
     entries = [CATALOGUE.get(target) or _own(target, name, own, kind, allow_pickle) for target in targets or CATALOGUE]
     cache = cache_folder(repository.resolve().parent)
     how = ExportOptions(
-        repository=repository, cache=cache, force=force, dry_run=dry_run, keep=keep, may_follow=name is not None
+        repository=repository,
+        cache=cache,
+        force=force,
+        dry_run=dry_run,
+        keep=keep,
+        may_follow=name is not None,
+        report=report,
     )
     reporter = Reporter(Console(highlight=False))
     for entry in entries:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class ExportError(Exception):
     """Base of all refusals; the message says what was wrong, where, and what to do."""
@@ -27,10 +29,25 @@ class CheckpointRefused(ExportError):
     exit_code = 4
 
 
+@dataclass(frozen=True)
+class ParityRun:
+    """A case of the parity gate in a runtime, by their names."""
+
+    runtime: str
+    case: str
+
+    def __str__(self) -> str:
+        return f"{self.runtime}, {self.case}"
+
+
 class ParityFailed(ExportError):
     """The artifact answers differently from the original."""
 
     exit_code = 5
+
+    def __init__(self, text: str, run: ParityRun) -> None:
+        super().__init__(text)
+        self.run = run  # of several, the one that is farthest off
 
 
 class InstallFailed(ExportError):

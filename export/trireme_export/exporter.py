@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from trireme_export.catalogue import Entry
 from trireme_export.checkpoint import Checkpoint
+from trireme_export.errors import ParityFailed
 from trireme_export.fetch import fetch_first
 from trireme_export.files import sha256_of
 from trireme_export.install import install, remove_old, staging_folder
@@ -25,6 +26,7 @@ from trireme_export.versions import CONFIG, Versions, manifest_file, read_versio
 if TYPE_CHECKING:
     from trireme_export.assembly import Assembly
     from trireme_export.manifest import Verified
+    from trireme_export.parity import ParityReport
 
 
 KEEP = 2
@@ -40,6 +42,7 @@ class ExportOptions:
     dry_run: bool = False
     keep: int = KEEP  # versions out of service
     may_follow: bool = False  # be the next version of an entry from another checkpoint
+    report: Path | None = None  # a folder for the comparison layer by layer; None: made of what is refused alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +99,7 @@ def export_entry(entry: Entry, options: ExportOptions, reporter: Reporter) -> No
         checkpoint, assembly = _read(entry, options, reporter)
         versions = read_versions(options.repository, entry.name)
         new = _Staged(folder=staged, entry=entry.name, version=versions.next)
-        _write_manifest(new, recipe, _make(new, entry.kind, checkpoint, assembly, reporter))
+        _write_manifest(new, recipe, _make(new, entry.kind, checkpoint, assembly, options, reporter))
         with reporter.phase(entry.name, "install"):
             install(staged, options.repository, entry.name, versions.next)
             removed = remove_old(options.repository, entry.name, options.keep, versions.active, staged)
@@ -147,13 +150,17 @@ def _say_versions(repository: Path, entry: str, before: Versions, removed: Seque
         reporter.say(entry, f"removed {', '.join(f'version {each}' for each in removed)}, as --keep says")
 
 
-def _make(
-    staged: _Staged, kind: ArtifactKind, checkpoint: Checkpoint, assembly: Assembly, reporter: Reporter
+def _make(  # noqa: PLR0913, PLR0917 - all that there is of an export
+    staged: _Staged,
+    kind: ArtifactKind,
+    checkpoint: Checkpoint,
+    assembly: Assembly,
+    options: ExportOptions,
+    reporter: Reporter,
 ) -> Verified:
     """Configs and artifacts, compared with the original."""
     from trireme_export.artifact import maker_of
     from trireme_export.manifest import Verified
-    from trireme_export.parity import check_parity
     from trireme_export.triton_config import config_files
 
     staged.write(config_files(staged.entry, assembly.steps, staged.version), assembly.files)
@@ -163,12 +170,39 @@ def _make(
         made = maker.write(assembly, kind, staged.of("network"))
     for note in made.notes:
         reporter.say(staged.entry, note)
-    with reporter.phase(staged.entry, "compare with the original") as advance:
-        parity = check_parity(assembly, kind.precision, maker.runtimes(staged.of("network")), advance)
+    parity = _compare(staged, kind, assembly, options, reporter)
     reporter.say(staged.entry, f"{parity.cases} cases on {' and '.join(parity.runtimes)}: {parity.describe()}")
     with reporter.phase(staged.entry, "golden samples"):
         golden = assembly.golden_samples(parity.on_real)
     return Verified(assembly=assembly, kind=kind, checkpoint=checkpoint, made=made, parity=parity, golden=golden)
+
+
+def _compare(
+    staged: _Staged, kind: ArtifactKind, assembly: Assembly, options: ExportOptions, reporter: Reporter
+) -> ParityReport:
+    """The parity gate; of what it refuses, and where a report is asked for, layer by layer."""
+    from trireme_export.artifact import maker_of
+    from trireme_export.onnx_artifact import MODEL
+    from trireme_export.parity import check_parity
+    from trireme_export.parity_explained import Explainer
+
+    runtimes = maker_of(target_of(kind)).runtimes(staged.of("network"))
+    explainer = Explainer(
+        entry=staged.entry,
+        assembly=assembly,
+        precision=kind.precision,
+        graph=staged.of("network") / MODEL,
+        folder=options.report or options.cache / "reports",
+        reporter=reporter,
+    )
+    try:
+        with reporter.phase(staged.entry, "compare with the original") as advance:
+            parity = check_parity(assembly, kind.precision, runtimes, advance)
+    except ParityFailed as refused:
+        raise explainer.explained(refused) from None
+    if options.report is not None:
+        reporter.say(staged.entry, f"{parity.farthest}, the case farthest off: {explainer.explain(parity.farthest)}")
+    return parity
 
 
 def _write_manifest(staged: _Staged, recipe: str, verified: Verified) -> None:

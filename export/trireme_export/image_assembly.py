@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from trireme_export.catalogue import MAX_BATCH_SIZE
 from trireme_export.image_golden import IMAGES, classification_sample, embedding_sample, golden_images
 from trireme_export.image_network import ImageNetwork
 from trireme_export.image_original import ImageOriginal, ImageProcessor
-from trireme_export.image_parity import image_parity_cases, image_samples
+from trireme_export.image_parity import image_layers, image_parity_cases, image_samples
 from trireme_export.image_preprocessing import Preprocessing
 from trireme_export.labelling import Labelling
 from trireme_export.steps import EntrySteps, image_classification_steps, image_embedding_steps
@@ -32,6 +32,8 @@ class ImageModel:
     original: nn.Module
     processor: ImageProcessor
     preprocessing: Preprocessing
+    # The path of a module in the network, whose `model` is `traced`, to that of the same one in `original`.
+    twins: Mapping[str, str] = field(default_factory=lambda: {"model": ""})
 
 
 def classification_assembly(model: ImageModel, labelling: Labelling) -> Assembly:
@@ -85,5 +87,6 @@ def _assembly(
             np.stack([each.pixels[0] for each in golden_images(original, model.preprocessing)]),
         ),
         samples=lambda chosen: image_samples(original, chosen or IMAGES),
+        layers=image_layers(original, model.twins),
         golden_samples=golden,
     )

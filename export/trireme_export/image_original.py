@@ -31,7 +31,7 @@ class ImageOriginal:
     """Image files to pixels to logits or vectors."""
 
     def __init__(self, model: nn.Module, processor: ImageProcessor) -> None:
-        self._model = model
+        self.model = model
         self._processor = processor
 
     def pixels(self, file: bytes) -> Pixels:
@@ -45,4 +45,4 @@ class ImageOriginal:
 
     def _one(self, pixels: Pixels) -> Floats:
         with torch.inference_mode():
-            return self._model(torch.from_numpy(self._processor.planes(pixels))[None]).numpy()  # type: ignore[no-any-return]
+            return self.model(torch.from_numpy(self._processor.planes(pixels))[None]).numpy()  # type: ignore[no-any-return]

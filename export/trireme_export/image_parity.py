@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from trireme_export.assembly import ParityCase
+from trireme_export.assembly import Alone, Array, OriginalLayers, ParityCase
 from trireme_export.calibration import read_images
 from trireme_export.errors import CalibrationRefused
 from trireme_export.image_golden import SEED
@@ -43,6 +44,25 @@ def image_samples(original: ImageOriginal, files: Sequence[Path]) -> Iterator[di
         except OSError as error:  # what Pillow raises
             raise CalibrationRefused(f"--calibration {file}: it cannot be read as an image ({error})") from error
         yield {"pixels": pixels[None]}
+
+
+def image_layers(original: ImageOriginal, twins: Mapping[str, str]) -> OriginalLayers:
+    """Of every image of a case; `twins` are the modules that network and original have both."""
+    return OriginalLayers(root=original.model, twins=twins, each=partial(_images, original))
+
+
+def _images(original: ImageOriginal, inputs: Mapping[str, Array]) -> Iterator[Alone]:
+    pixels = inputs["pixels"]
+    for place in range(len(pixels)):
+        run = partial(original.rows, pixels[place : place + 1])
+        yield Alone(run=run, part=partial(_part, batch=len(pixels), place=place))
+
+
+def _part(value: Array, own: Array, *, batch: int, place: int) -> Array | None:
+    """Of (batch * n, ...), where the original gives (n, ...): of one image, which has n windows or is one."""
+    if own.ndim == 0 or value.shape != (batch * own.shape[0], *own.shape[1:]):
+        return None
+    return value.reshape(batch, *own.shape)[place]  # type: ignore[no-any-return]
 
 
 def _case(name: str, pixels: Pixels, expected: Floats) -> ParityCase:

@@ -136,7 +136,8 @@ def _entities(aggregation: Aggregation, checkpoint: Checkpoint, config: dict[str
     encoder = classifier.get_submodule(family.encoder)
     head = nn.Sequential(*(classifier.get_submodule(name) for name in family.token_head))
     network = TokenNetwork(encoder, head, encode_of(family.placement, encoder))
-    original = ClassifierOriginal(build_classifier(Classifier.TOKENS, config, weights, None))
+    twins = {"encoder": family.encoder} | {f"head.{place}": name for place, name in enumerate(family.token_head)}
+    original = ClassifierOriginal(build_classifier(Classifier.TOKENS, config, weights, None), twins)
     found = {
         "architecture": classifier_architecture(Classifier.TOKENS, config),
         "task": "token-classification",
@@ -186,7 +187,8 @@ def _classifier_of_texts(
     encoder = classifier.get_submodule(family.encoder)
     head = LibraryHead(classifier, family.head)
     network = TextNetwork(encoder, _head_pooling(config), head, encode_of(family.placement, encoder))
-    original = ClassifierOriginal(build_classifier(Classifier.SEQUENCES, config, weights, None))
+    twins = {"encoder": family.encoder} | {f"head.steps.{place}": name for place, name in enumerate(family.head)}
+    original = ClassifierOriginal(build_classifier(Classifier.SEQUENCES, config, weights, None), twins)
     return _model(checkpoint, config, windows, network, original)
 
 

@@ -30,7 +30,8 @@ def assemble_own_timm(task: OwnModel, checkpoint: Checkpoint, cache: Path) -> As
         original = without_classes(traced) if config.num_classes else traced
         traced = TimmVector(traced).eval()
     columns = columns_of(original, preprocessing, "config.json", "timm")
-    model = ImageModel(traced=traced, original=original, processor=processor, preprocessing=preprocessing)
+    twins = {"model.model" if wanted == "image-embedding" else "model": ""}
+    model = ImageModel(traced=traced, original=original, processor=processor, preprocessing=preprocessing, twins=twins)
     if wanted == "image-classification":
         decisions = {"labels": labels_decision(config.labelling)}
         return decided(classification_assembly(model, config.labelling), _name(config), preprocessing, decisions)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trireme_export.assembly import Array, Assembly, Difference, ParityCase, Tolerance
-from trireme_export.errors import ParityFailed
+from trireme_export.errors import ParityFailed, ParityRun
 from trireme_export.kinds import Precision
 from trireme_export.progress import Advance
 from trireme_export.runtimes import Runtime
@@ -26,6 +26,7 @@ class ParityReport:
     tolerance: Tolerance
     measured: Difference
     on_real: Difference  # without the cases of random numbers
+    farthest: ParityRun
 
     def describe(self) -> str:
         """For the terminal."""
@@ -49,12 +50,14 @@ def check_parity(
         names.append(runtime.name)
         everywhere += _differences(runtime, cases, tolerance, largest_number, advance)
     is_real = [case.is_real for case in cases] * len(names)
+    farthest = everywhere.index(max(everywhere, key=_size))
     return ParityReport(
         cases=len(cases),
         runtimes=tuple(names),
         tolerance=tolerance,
         measured=largest(everywhere),
         on_real=largest(each for each, real in zip(everywhere, is_real, strict=True) if real),
+        farthest=ParityRun(names[farthest // len(cases)], cases[farthest % len(cases)].name),
     )
 
 
@@ -69,17 +72,21 @@ def _differences(
         advance(number, len(cases))
     if tolerance.min_top1 is not None:
         agreement = _agreement(cases, answers, tie=TIE * largest_number)
+        farthest = ParityRun(runtime.name, cases[found.index(max(found, key=_size))].name)
         found[-1] = dataclasses.replace(found[-1], top1=agreement)
-        _within(dataclasses.replace(largest(found), top1=agreement), tolerance, f"{runtime.name}, all cases")
+        _within(dataclasses.replace(largest(found), top1=agreement), tolerance, farthest, f"{runtime.name}, all cases")
     return found
+
+
+def _size(difference: Difference) -> float:
+    return difference.max_abs
 
 
 def _answer(runtime: Runtime, case: ParityCase) -> Array:
     actual = runtime.run(case.inputs)
     if actual.shape != case.expected.shape:
-        raise ParityFailed(
-            f"{runtime.name}, {case.name}: shape {actual.shape}, the original's is {case.expected.shape}"
-        )
+        run = ParityRun(runtime.name, case.name)
+        raise ParityFailed(f"{run}: shape {actual.shape}, the original's is {case.expected.shape}", run)
     return actual
 
 
@@ -88,7 +95,8 @@ def _checked(runtime: Runtime, case: ParityCase, actual: Array, tolerance: Toler
     difference = compare(actual, case.expected)
     if tolerance.min_rank_correlation is not None and case.is_real:
         difference = dataclasses.replace(difference, rank_correlation=rank_correlation(actual, case.expected))
-    return _within(difference, tolerance, f"{runtime.name}, {case.name}")
+    run = ParityRun(runtime.name, case.name)
+    return _within(difference, tolerance, run, str(run))
 
 
 def _agreement(cases: Sequence[ParityCase], answers: Sequence[Array], tie: float) -> float:
@@ -99,9 +107,10 @@ def _agreement(cases: Sequence[ParityCase], answers: Sequence[Array], tie: float
     return top1_agreement(rows, wanted, tie)
 
 
-def _within(difference: Difference, tolerance: Tolerance, where: str) -> Difference:
+def _within(difference: Difference, tolerance: Tolerance, run: ParityRun, where: str) -> Difference:
     if not difference.within(tolerance):
-        raise ParityFailed(f"{where}: differs from the original: {', '.join(_figures(difference, tolerance))}")
+        figures = ", ".join(_figures(difference, tolerance))
+        raise ParityFailed(f"{where}: differs from the original: {figures}", run)
     return difference
 
 

@@ -34,7 +34,11 @@ class OnnxRuntime:
 
     def run(self, inputs: Mapping[str, Array]) -> Array:
         """The first output."""
-        return np.asarray(self._session.run(None, dict(inputs))[0])
+        return self.outputs(inputs)[0]
+
+    def outputs(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All of them, in the order of the file."""
+        return [np.asarray(output) for output in self._session.run(None, dict(inputs))]
 
 
 class OpenVino:
@@ -46,15 +50,20 @@ class OpenVino:
         self.name = f"openvino {openvino.__version__.split('-')[0]}"
         model = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         self._request = model.create_infer_request()
+        self._count = len(model.outputs)
 
     def run(self, inputs: Mapping[str, Array]) -> Array:
-        """The first output. Where there is one core only a run that is waited for raises what went wrong in it."""
+        """The first output."""
+        return self.outputs(inputs)[0]
+
+    def outputs(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """All of them. Where there is one core only a run that is waited for raises what went wrong in it."""
         self._request.start_async(dict(inputs))
         self._request.wait()
-        return self._request.get_output_tensor(0).data.copy()  # type: ignore[no-any-return]
+        return [self._request.get_output_tensor(place).data.copy() for place in range(self._count)]
 
 
-def installed_runtimes(path: Path) -> Iterator[Runtime]:
+def installed_runtimes(path: Path) -> Iterator[OnnxRuntime | OpenVino]:
     """Each holds the whole model: they are made one after the other."""
     yield OnnxRuntime(path)
     if find_spec("openvino"):

@@ -29,7 +29,7 @@ from trireme_export.steps import (
 )
 from trireme_export.text_golden import TextReference, classification_sample, embedding_sample
 from trireme_export.text_original import Tokenized, split_into_windows
-from trireme_export.text_parity import alone, text_parity_cases
+from trireme_export.text_parity import alone, text_layers, text_parity_cases
 from trireme_export.text_samples import (
     BENIGN,
     CALIBRATION_TEXTS,
@@ -155,6 +155,7 @@ def _assembly(
         tolerance=tolerance,
         parity_cases=lambda: text_parity_cases(reference.original, texts, long, model.vocabulary, windows.max_length),
         samples=samples,
+        layers=text_layers(reference.original),
         golden_samples=golden,
     )
 

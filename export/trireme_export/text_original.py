@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,10 @@ class Tokenized(NamedTuple):
 class Original(ABC):
     """Token ids to what the network must give for them."""
 
+    def __init__(self, modules: nn.Module, twins: Mapping[str, str]) -> None:
+        self.modules = modules
+        self.twins = twins  # the path of a module in the network to that of the same one in `modules`
+
     @abstractmethod
     def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """(D,) or (labels,), of one sequence of ids alone; (length, labels) where every token is labelled."""
@@ -48,6 +52,8 @@ class TextOriginal(Original):
         self._encoder = encoder
         self._pooling = pooling
         self._head = copy.deepcopy(head).double() if head is not None else None
+        modules = {"encoder": encoder} | ({} if self._head is None else {"head": self._head})
+        super().__init__(nn.ModuleDict(modules), {name: name for name in modules})
 
     def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:
         """(D,) or (labels,), of one sequence of ids alone."""
@@ -66,7 +72,8 @@ class TextOriginal(Original):
 class ClassifierOriginal(Original):
     """Texts, or their tokens, to logits, by the whole classifier as the library defines it."""
 
-    def __init__(self, classifier: nn.Module) -> None:
+    def __init__(self, classifier: nn.Module, twins: Mapping[str, str]) -> None:
+        super().__init__(classifier, twins)
         self._classifier = classifier
 
     def row(self, ids: Sequence[int], types: Sequence[int] | None = None) -> Floats:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from trireme_export.assembly import Array, ParityCase
+from trireme_export.assembly import Alone, Array, OriginalLayers, ParityCase
 from trireme_export.text_original import Floats, Original, Tokenized
 
 SEED = 20_24
@@ -52,6 +53,34 @@ def text_parity_cases(
 def alone(tokens: Tokenized) -> Mapping[str, Array]:
     """The network's inputs for one text by itself."""
     return _case("", [[_Text(tokens, np.zeros(1))]]).inputs
+
+
+def text_layers(original: Original) -> OriginalLayers:
+    """Of every text of a case, however the rows hold them."""
+    return OriginalLayers(root=original.modules, twins=original.twins, each=partial(_texts, original))
+
+
+def _texts(original: Original, inputs: Mapping[str, Array]) -> Iterator[Alone]:
+    numbers, types = inputs["attention_mask"], inputs.get("token_type_ids")
+    for row, number in np.argwhere(np.ones((len(numbers), numbers.max()))):
+        places = np.flatnonzero(numbers[row] == number + 1)
+        if places.size:
+            ids = inputs["input_ids"][row, places].tolist()
+            own_types = None if types is None else types[row, places].tolist()
+            part = partial(_part, shape=(*numbers.shape, numbers.max()), row=row, places=places, segment=number)
+            yield Alone(run=partial(original.row, ids, own_types), part=part)
+
+
+def _part(  # noqa: PLR0913 - where a text lies takes as many
+    value: Array, own: Array, *, shape: tuple[int, int, int], row: int, places: Array, segment: int
+) -> Array | None:
+    """Of (batch, length, D) a text's tokens; of (batch, S, D), whose first two may be one, its row."""
+    batch, length, segments = shape
+    if own.shape[:2] == (1, len(places)) and own.ndim == 3:
+        return value[row, places] if value.shape == (batch, length, own.shape[2]) else None
+    if own.shape[0] != 1 or own.ndim != 2 or value.size != batch * segments * own.shape[1]:
+        return None
+    return value.reshape(batch, segments, -1)[row, segment]  # type: ignore[no-any-return]
 
 
 def _case(name: str, rows: Sequence[Sequence[_Text]], *, left: bool = False, padding: int = 0) -> ParityCase:

@@ -36,6 +36,7 @@ BOUNDS: Mapping[Precision, Bounds] = {
     "bf16": Bounds(max_share=0.04, min_cosine=0.999, min_top1=0.98, min_rank_correlation=0.99),
     "int8": Bounds(max_share=0.25, min_cosine=0.97, min_top1=0.95, min_rank_correlation=0.9),
 }
+LAYER_SHARE_FP32 = 1e-4  # what another order of adding does to a layer, ten times over
 _VECTORS = frozenset({"sentence-embedding", "image-embedding"})
 
 
@@ -51,6 +52,11 @@ def tolerance_of(task: str, precision: Precision, fp32: Tolerance, largest: floa
         min_top1=None if ranks else bounds.min_top1,
         min_rank_correlation=bounds.min_rank_correlation if ranks else None,
     )
+
+
+def layer_share(precision: Precision) -> float:
+    """How far a layer inside the network may be off: a share of the largest number that the original gives there."""
+    return LAYER_SHARE_FP32 if precision == "fp32" else BOUNDS[precision].max_share
 
 
 def top1_agreement(actual: Array, expected: Array, tie: float) -> float:

@@ -156,7 +156,7 @@ def test_a_graph_that_answers_differently_is_not_installed(entry, exported, monk
     monkeypatch.setattr(text_entry, "TextNetwork", Forgetful)
     before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
     with pytest.raises(ParityFailed, match=r"onnxruntime .*differs from the original|shape"):
-        run(entry, exported, force=True)
+        run(entry, exported, force=True, report=tmp_path)
     assert {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()} == before
 
 

@@ -184,12 +184,12 @@ def test_a_file_that_is_no_tokenizer_keeps_the_model_from_loading(load):
         load("tokenize", {"max_length": "8", "tokenizer": "other.json"})
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../tokenizer.json", "folder/tokenizer.json", "", ".."])
 def test_a_name_that_no_file_can_have_keeps_the_model_from_loading(load):
     with pytest.raises(InvalidParameter, match="has no such file"):
         load("tokenize", {"max_length": "8", "tokenizer": "t" * 5000})
 
 
+@pytest.mark.parametrize("name", ["/etc/passwd", "../tokenizer.json", "folder/tokenizer.json", "", ".."])
 def test_a_file_is_looked_for_in_the_version_folder_alone(load, name):
     with pytest.raises(InvalidParameter, match="it must be the name of a file in "):
         load("tokenize", {"max_length": "8", "tokenizer": name})
