@@ -100,11 +100,12 @@ def main() -> None:
 
 def _discard_output() -> None:
     """What is still to be flushed goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _message(error: Exception) -> str:
-    """Errors that carry an exit status speak to the user; any other is a bug."""
+    """Errors that carry an exit status speak to the user; any other, unless the disk is full, is a bug."""
     if hasattr(error, "exit_code"):
         return str(error)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

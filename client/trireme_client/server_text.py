@@ -11,8 +11,8 @@ def plain(message: str | None) -> str:
 
 
 def is_launchers_own(model: str) -> bool:
-    """`trireme serve` lets a version prove itself under a name with a full stop, which no entry has."""
-    return "." in model
+    """`trireme serve` lets a version prove itself under such a name, which no entry has."""
+    return model.endswith(".next")
 
 
 def is_reloading(message: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -19,7 +19,7 @@ class Made:
     """What is to be known of an artifact besides its files."""
 
     facts: Mapping[str, object]  # for the manifest, beside its own keys
-    notes: tuple[str, ...] = field(default=())  # for the terminal: what was kept in fp32
+    notes: tuple[str, ...] = ()  # for the terminal: what was kept in fp32
 
 
 class Maker(Protocol):

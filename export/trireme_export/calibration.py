@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from trireme_export.errors import CalibrationRefused
 
-MOST = 1000  # texts or images: more say nothing new, and each is run twice
+MOST = 1000  # texts or images, from all over the file or folder: more say nothing new
+
+Item = TypeVar("Item")
 
 
 def calibration_files(place: Path) -> tuple[Path, ...]:
@@ -40,7 +43,7 @@ def read_texts(files: Sequence[Path]) -> list[str]:
     texts = [line for line in lines if line.strip()]
     if not texts:
         raise CalibrationRefused(f"--calibration {files[0]}: there is no text in it; give one on each line")
-    return texts[:MOST]
+    return list(_some(texts))
 
 
 def read_pairs(files: Sequence[Path]) -> list[tuple[str, str]]:
@@ -56,6 +59,11 @@ def read_pairs(files: Sequence[Path]) -> list[tuple[str, str]]:
     return [(query, text) for query, _, text in pairs]
 
 
-def read_images(files: Sequence[Path]) -> list[tuple[Path, bytes]]:
-    """The content of every file."""
-    return [(file, file.read_bytes()) for file in files[:MOST]]
+def read_images(files: Sequence[Path]) -> Iterator[tuple[Path, bytes]]:
+    """Files with their content, one after the other."""
+    return ((file, file.read_bytes()) for file in _some(files))
+
+
+def _some(items: Sequence[Item]) -> Sequence[Item]:
+    """All, or MOST of them at even distances: neighbours in a file, or by name, are of one kind."""
+    return items if len(items) <= MOST else [items[number * len(items) // MOST] for number in range(MOST)]

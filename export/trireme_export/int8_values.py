@@ -50,8 +50,8 @@ class Activation:
     """What samples say of a value with channels."""
 
     rows: Floats  # (some, channels)
-    mean: Floats  # (channels,), as low and high over all rows, also those that are not kept
-    low: Floats
+    mean: Floats  # (channels,), of the samples' means, also of rows that are not kept
+    low: Floats  # as high over all rows
     high: Floats
 
     @property

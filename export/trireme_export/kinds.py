@@ -18,7 +18,7 @@ class ArtifactKind:
 
     target: TargetName = "onnx"
     precision: Precision = "fp32"  # of the weights and the arithmetic, as the network's file states them
-    calibration: tuple[Path, ...] = ()  # files that int8 takes its ranges from; none: the parity samples
+    calibration: tuple[Path, ...] = ()  # files that int8 takes its ranges from; none: our own samples
     compute_capabilities: tuple[str, ...] = ()  # of GPUs that TensorRT-RTX builds for ("8.9"); none: the GPU here
 
 

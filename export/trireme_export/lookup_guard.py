@@ -16,7 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 from trireme_export.errors import CheckpointRefused
 
-_UNGUARDED = ("index.Tensor", "index_select.default", "gather.default", "take.default", "embedding_bag.default")
+_UNGUARDED = frozenset(
+    {"index", "index_select", "gather", "take", "embedding_bag", "_embedding_bag"}
+)  # of any overload
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def check_all_guarded(program: torch.export.ExportedProgram) -> None:
         if node.op == "placeholder" and node.name in inputs:
             asked.add(node)
         elif node.op == "call_function" and "sym_size" not in str(node.target):
-            if str(node.target).removeprefix("aten.") in _UNGUARDED and not asked.isdisjoint(_indices(node)):
+            operator = str(node.target).removeprefix("aten.").partition(".")[0]
+            if operator in _UNGUARDED and not asked.isdisjoint(_indices(node)):
                 raise CheckpointRefused(
                     f"the network looks up by computed indices in {node.name} ({node.target}), which cannot be guarded "
                     f"in compiled code; use --to onnx. It is called in\n{node.meta.get('stack_trace', '').strip()}"

@@ -29,8 +29,16 @@ class Explainer:
     def explain(self, run: ParityRun) -> str:
         """Compare the layers in the run of the gate, print those around the first that differs, and write all.
 
-        Returns: the sentence that names it, or says that there is none.
+        What becomes of it says nothing of the artifact, so nothing is raised.
+
+        Returns: the sentence that names it, or says that there is none, or why nothing could be compared.
         """
+        try:
+            return self._explain(run)
+        except Exception as error:
+            return f"its layers could not be compared: {type(error).__name__}: {error}"
+
+    def _explain(self, run: ParityRun) -> str:
         if not self.graph.exists():
             precision = "fp16" if self.precision == "bf16" else self.precision  # which ONNX files have
             return f"layers are compared in ONNX files alone: `--to onnx --precision {precision}` shows those"
@@ -50,9 +58,5 @@ class Explainer:
         return told
 
     def explained(self, refused: ParityFailed) -> ParityFailed:
-        """The refusal with the layer that it is about. It must reach the user whatever becomes of its explanation."""
-        try:
-            told = self.explain(refused.run)
-        except Exception as error:
-            told = f"its layers could not be compared: {type(error).__name__}: {error}"
-        return ParityFailed(f"{refused}; {told}", refused.run)
+        """The refusal with the layer that it is about."""
+        return ParityFailed(f"{refused}; {self.explain(refused.run)}", refused.run)

@@ -1,4 +1,4 @@
-"""The runtimes that an artifact is checked in: ONNX Runtime always, OpenVINO where it is installed."""
+"""The runtimes that artifacts are checked in. ONNX files: in ONNX Runtime, and in OpenVINO where it is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 class Runtime(Protocol):
-    """Runs one ONNX file in fp32 on this machine's CPU."""
+    """Runs one artifact on this machine's CPU."""
 
     name: str
 

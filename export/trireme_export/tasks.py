@@ -41,7 +41,7 @@ def written_as(kind: ArtifactKind, assembly: Assembly) -> Assembly:
     """The assembly as the target's backend serves it.
 
     Raises:
-        CheckpointRefused: there is no such target, or it has no such precision.
+        CheckpointRefused: the target has no such precision.
     """
     target = target_of(kind)
     network = f"{kind.precision}, as {kind.target} for the backend {target.backend}"

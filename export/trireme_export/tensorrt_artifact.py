@@ -104,4 +104,7 @@ def _capabilities_here() -> tuple[str, ...]:
         result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise ExportError(f"the GPU's compute capability cannot be read: {error}; is nvidia-smi there?") from error
-    return tuple(dict.fromkeys(result.stdout.split()[:1]))
+    found = result.stdout.split()[:1]
+    if not found:
+        raise ExportError("the GPU's compute capability cannot be read: nvidia-smi names none")
+    return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from trireme_export.int8_values import Activation
 
 SEED = 20_24
 ROWS_OF_A_SAMPLE = 64
+MOST_SAMPLES = 32  # of which rows are kept; a row of every activation of BERT-base together has 250 kB
 Inputs = Mapping[str, NDArray[Any]]
 
 
@@ -50,15 +51,29 @@ def activations_of(path: Path, axes: Mapping[str, int], samples: Iterable[Inputs
     model = onnx.load(path, load_external_data=False)
     del model.graph.output[:]
     model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
-    kept: dict[str, list[Activation]] = {name: [] for name in names}
+    seen: list[list[Activation]] = []  # by sample, and of each by name
     generator = np.random.default_rng(SEED)
-    for values in _run(model, path, names, samples):
-        for name, value in zip(names, values, strict=True):
-            channels_last = np.moveaxis(value, axes[name], -1)
-            rows = channels_last.reshape(-1, channels_last.shape[-1])
-            some = generator.permutation(len(rows))[:ROWS_OF_A_SAMPLE]
-            kept[name].append(Activation(rows[some], rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0)))
-    return {name: _together(each) for name, each in kept.items()}
+    kept, step = 0, 1
+    for number, values in enumerate(_run(model, path, names, samples)):
+        count = ROWS_OF_A_SAMPLE if number % step == 0 else 0
+        seen.append([_observed(value, axes[name], count, generator) for name, value in zip(names, values, strict=True)])
+        kept += count > 0
+        if kept == MOST_SAMPLES:  # from now on of every second of those that would have been
+            step, kept = 2 * step, MOST_SAMPLES // 2
+            seen = [each if place % step == 0 else _without_rows(each) for place, each in enumerate(seen)]
+    return {name: _together(each) for name, each in zip(names, zip(*seen, strict=True), strict=True)}
+
+
+def _observed(value: NDArray[Any], axis: int, count: int, generator: np.random.Generator) -> Activation:
+    """What one sample says of a value whose channels are in the dimension `axis`, with so many of its rows."""
+    channels_last = np.moveaxis(value, axis, -1)
+    rows = channels_last.reshape(-1, channels_last.shape[-1])
+    some = generator.permutation(len(rows))[:count]
+    return Activation(rows[some], rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0))
+
+
+def _without_rows(activations: Sequence[Activation]) -> list[Activation]:
+    return [replace(each, rows=each.rows[:0]) for each in activations]
 
 
 def _together(samples: Sequence[Activation]) -> Activation:

@@ -70,10 +70,8 @@ def _is_official(around: Surroundings) -> bool:
 
 
 def _advice(entry: Entry, manifest: Manifest, around: Surroundings) -> str:
-    if isinstance(manifest.binding, AotiBinding):
+    if isinstance(manifest.binding, AotiBinding) or around.machine.has_gpu:
         return f"on this machine: {export_anew(entry, manifest)}"
-    if around.machine.has_gpu:
-        return f"on this machine: {export_anew(entry, manifest, options=('--to', 'tensorrt'))}"
     return f"serve it where such a GPU is, or write it for CPUs: {export_anew(entry, manifest, options=())}"
 
 

@@ -22,9 +22,13 @@ def export_anew(entry: Entry, manifest: Manifest | None, *, options: tuple[str, 
     if name in _CATALOGUE:
         return f"trireme export {name} --force{where}"
     named = f"--name {shlex.quote(name)} --force{where}"
-    if manifest is None or manifest.source is None or manifest.entry != name:
+    if manifest is None or manifest.entry != name:
         return f"export it again from its checkpoint: trireme export CHECKPOINT {named}"
     written_as = shlex.join(manifest.options if options is None else options)
+    if manifest.source is None:
+        return " ".join(
+            filter(None, ("export it again from its checkpoint: trireme export CHECKPOINT", written_as, named))
+        )
     return " ".join(filter(None, ("trireme export", shlex.quote(manifest.source), written_as, named)))
 
 

@@ -288,7 +288,7 @@ class Supervisor:
         self._parts.terminal.phases(phases)
         status = Status(
             state=state,
-            reason="" if state is State.READY else self._reason,
+            reason="" if state in (State.READY, State.STOPPING) else self._reason,
             models=phases,
             entries=self._parts.fleet.ready_entries(phases),
             server_pid=None if self._restart_at is not None else self._server.pid,

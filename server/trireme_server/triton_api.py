@@ -50,7 +50,7 @@ class TritonApi:
         self._host = host
         self._http_port = http_port
         self._metrics_port = metrics_port
-        self._loads: dict[str, float] = {}
+        self._loads: dict[object, tuple[str, float]] = {}  # by call: that of a server that has gone may end late
 
     def is_live(self) -> bool:
         try:
@@ -72,15 +72,16 @@ class TritonApi:
         Raises:
             TritonRefused, TritonUnreachable
         """
-        self._loads[model] = time.monotonic()
+        call = object()
+        self._loads[call] = (model, time.monotonic())
         try:
             self._repository(model, "load", {} if config is None else {"parameters": {"config": config}})
         finally:
-            self._loads.pop(model, None)
+            del self._loads[call]
 
     def loads_under_way(self) -> dict[str, float]:
         """The models that are being loaded, and since when, by `time.monotonic`."""
-        return dict(self._loads)
+        return dict(self._loads.copy().values())
 
     def unload(self, model: str) -> None:
         """Takes a model out of service, and the ensembles that use it with it; their running requests go on."""

@@ -131,11 +131,21 @@ class Worker:
         try:
             swap = Swap(self._loader, read(), shown)
             if not self._retired.is_set():  # else it would be loaded by the next server
-                _prove(swap)
+                self._prove_twice(swap)
         except Exception as error:  # whatever it is that a version on disk brings about, the one in service goes on
             self._refuse(entry, swap, error)
         else:
             self._post(Proved(self._generation, swap))
+
+    def _prove_twice(self, swap: Swap) -> None:
+        """Once more if it was not the version that failed, but a process of it that was killed."""
+        try:
+            swap.prove()
+        except LoadFailed as error:
+            if not error.may_pass or self._retired.is_set():
+                raise
+            swap.clear()
+            swap.prove()
 
     def _switch(self, swap: Swap) -> None:
         try:
@@ -215,17 +225,6 @@ def cold_start_of(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
 def _with_advice(error: LoadFailed) -> str:
     """What is wrong, and what to do if it is the version."""
     return f"{error} -> {error.fix}" if error.fix else str(error)
-
-
-def _prove(swap: Swap) -> None:
-    """Once more if it was not the version that failed, but a process of it that was killed."""
-    try:
-        swap.prove()
-    except LoadFailed as error:
-        if not error.may_pass:
-            raise
-        swap.clear()
-        swap.prove()
 
 
 def connections_seen(seen: ConnectionsSeen) -> tuple[Connection, ...] | None:

@@ -203,7 +203,7 @@ def test_a_refusal_names_the_layer_and_writes_all_of_them(monkeypatch, folder, r
     told = exported(folder, repository, tmp_path / "report")
     assert told.exit_code == 5
     name = "classifier.vit.layers.1.attention.o_proj"
-    assert "image 0 alone: differs from the original: largest difference" in told.stderr
+    assert "differs from the original: largest difference" in told.stderr
     assert f"; the first layer that differs is {name}: off by " in told.stderr
     assert f"> {name}" in told.stdout
     lines = (tmp_path / "report" / "checkpoint-layers.tsv").read_text().splitlines()

@@ -177,7 +177,6 @@ def test_what_is_quantised_wrongly_is_not_installed(folder, repository, monkeypa
     ("options", "code", "text"),
     [
         (("--precision", "bf16"), 4, "ONNX Runtime computes no bf16 on CPUs"),
-        (("--to", "tensorrt"), 4, "--to tensorrt cannot be written yet; there are onnx, openvino"),
         (("--precision", "fp8"), 2, "'fp8' is not one of 'fp32', 'bf16', 'fp16', 'int8'"),
         (("--calibration", "."), 2, "--calibration goes with --precision int8"),
         (("--precision", "int8", "--calibration", "/no/such/file"), 2, "'/no/such/file' does not exist"),

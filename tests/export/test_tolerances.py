@@ -74,7 +74,7 @@ def gate(cases, answers, task="text-classification", precision="int8"):
         task=task,
         tolerance=FP32,
         parity_cases=lambda: cases,
-        **dict.fromkeys(("network", "example", "dynamic", "output", "ranges", "steps", "files", "samples")),
+        **dict.fromkeys(("network", "example", "dynamic", "output", "ranges", "steps", "files", "samples", "layers")),
         golden_samples=lambda measured: [],
     )
     return check_parity(assembly, precision, [Answers(*map(np.array, answers))], lambda done, total: None)

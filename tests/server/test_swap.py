@@ -276,6 +276,18 @@ def test_a_version_that_is_broken_is_rescued_by_the_one_put_in_service_instead(t
     assert launcher.ask("x", model="tide") == (200, "EBB")
 
 
+def test_a_version_is_not_refused_for_a_process_that_was_killed(tide, launch):
+    launcher = launch(tide)
+    write_version(tide, 2, "FLOOD", own={"load_s": "4"})
+    serve_version(tide, 2)
+    launcher.wait_until(lambda: launcher.stubs("tide_second.next"), 60, "the candidate")
+    time.sleep(1)  # until Triton has heard of it: then it notices its end by itself
+    os.kill(launcher.stub("tide_second.next").pid, signal.SIGKILL)
+    wait_for_version(launcher, 2)
+    assert launcher.status()["server_restarts"] == 0
+    assert launcher.ask("x", model="tide") == (200, "FLOOD")
+
+
 def test_a_run_folder_that_cannot_be_written_refuses_the_version_and_nothing_else(tide, launch):
     launcher = launch(tide)
     shown = launcher.run_folder / f"serve-{launcher.ports[0]}" / "models"

@@ -1,7 +1,7 @@
 """What an AOTInductor package says of itself: its tensors, and the machine it was compiled for. Knows no torch.
 
 A `.pt2` file is a zip archive with a shared library in it. The exporter puts a description beside that, under the key
-`trireme` of its metadata (docs/contracts.md, 1).
+`trireme` of its metadata (docs/contracts.md, 3).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_package(file: Path) -> Package:
             torch=description["torch"],
             cpu_flags=frozenset(description["cpu_flags"]),
         )
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
         raise ConfigRefused(f"{file} is no package that `trireme export --to aoti` wrote: {error}") from error
 
 

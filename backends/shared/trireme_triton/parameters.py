@@ -96,6 +96,8 @@ def _integer(text: str) -> int:
 
 
 def _number(text: str) -> float:
+    if not re.fullmatch(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *", text):  # float() takes "1_0" too
+        raise ValueError(text)
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(text)

@@ -40,7 +40,7 @@ def read_labels(folder: Path, name: str, count: int) -> Array:
     path = named_file(folder, "labels", name)
     try:
         labels = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidParameter(f"parameter 'labels': {path} is not JSON: {error}") from error
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise InvalidParameter(f"parameter 'labels': {path} must be a JSON list of strings")

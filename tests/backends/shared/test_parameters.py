@@ -72,6 +72,8 @@ def test_the_result_cannot_be_changed():
         ("count", "٣", "an integer"),
         ("count", "", "an integer"),
         ("ratio", "nan", "a number"),
+        ("ratio", "1_0e-1", "a number"),
+        ("ratio", "٣", "a number"),
         ("ratio", "inf", "a number"),
         ("ratio", "half", "a number"),
         ("flag", "True", "true or false"),

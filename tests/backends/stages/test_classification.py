@@ -172,6 +172,7 @@ def test_parameters_that_make_no_sense_keep_the_model_from_loading(classificatio
         (b'["a", "b", 3]', "must be a JSON list of strings"),
         (b"a, b, c", "is not JSON"),
         (b"\xff", "is not JSON"),
+        (b"[" * 200_000, "'labels': .* is not JSON"),
     ],
 )
 def test_labels_that_do_not_fit_keep_the_model_from_loading(load, content, message):
