@@ -10,9 +10,16 @@ from trireme_client import AsyncClient, Client
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandinServer]:
+def session_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandinServer]:
     with standin_server(tmp_path_factory.mktemp("triton")) as running:
         yield running
+
+
+@pytest.fixture
+def server(session_server: StandinServer) -> StandinServer:
+    """Alive: a bare tritonserver may end when one of its stubs was not given the CPU for a second."""
+    session_server.ensure_alive()
+    return session_server
 
 
 @pytest.fixture(params=["grpc", "http"])

@@ -96,6 +96,11 @@ class StandinServer:
                 return
         pytest.fail(f"tritonserver did not become ready:\n{(self.folder / 'log').read_text()[-4000:]}")
 
+    def ensure_alive(self) -> None:
+        """Starts it again on the same ports if it has ended."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+
     def start_once(self) -> bool:
         with open(self.folder / "log", "wb") as log:
             self.process = subprocess.Popen(

@@ -76,6 +76,7 @@ def test_an_exported_entry_is_intact_and_is_not_exported_again(entry, exported):
     assert manifest_path(exported, "tiny").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_changed_local_checkpoint_is_a_new_version_and_what_was_rolled_back_is_not_made_again(tmp_path):
     checkpoint, repository = tmp_path / "checkpoint", tmp_path / "repository"
     write_tiny_checkpoint(checkpoint)

@@ -64,7 +64,7 @@ def quick_or_slow(*quick):
 
 @pytest.mark.parametrize(
     ("family", "target", "precision"),
-    quick_or_slow(("bert", "onnx", "int8"), ("vit", "openvino", "bf16"), ("resnet", "onnx", "fp16")),
+    quick_or_slow(("bert", "onnx", "int8"), ("vit", "openvino", "bf16")),
 )
 def test_a_classifier_is_verified_or_refused_for_what_it_differs_by(family, target, precision, folder, repository):
     (write_tiny_classifier if family in TINY_FAMILIES else write_tiny_image_classifier)(folder, family)

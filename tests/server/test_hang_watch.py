@@ -84,6 +84,7 @@ def test_a_dead_process_is_nobodys_when_nothing_is_being_loaded(child):
     judged(watch, 0.0)
     loads.loads.clear()
     assert judged(watch, 60.0) == [None]
+    time.sleep(0.05)  # some clock ticks
     loads.loads["network"] = time.monotonic()
     assert judged(watch, 120.0, 180.0) == [None, None]
 
