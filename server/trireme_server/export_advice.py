@@ -21,15 +21,13 @@ def export_anew(entry: Entry, manifest: Manifest | None, *, options: tuple[str, 
     where = repository_option(entry.model.folder.parent)
     if name in _CATALOGUE:
         return f"trireme export {name} --force{where}"
-    named = f"--name {shlex.quote(name)} --force{where}"
-    if manifest is None or manifest.entry != name:
-        return f"export it again from its checkpoint: trireme export CHECKPOINT {named}"
-    written_as = shlex.join(manifest.options if options is None else options)
-    if manifest.source is None:
-        return " ".join(
-            filter(None, ("export it again from its checkpoint: trireme export CHECKPOINT", written_as, named))
-        )
-    return " ".join(filter(None, ("trireme export", shlex.quote(manifest.source), written_as, named)))
+    known = manifest if manifest is not None and manifest.entry == name else None
+    if options is None:
+        options = known.options if known is not None else ()
+    source = known.source if known is not None else None
+    words = ["trireme export", "CHECKPOINT" if source is None else shlex.quote(source), shlex.join(options)]
+    command = " ".join(filter(None, [*words, f"--name {shlex.quote(name)} --force{where}"]))
+    return command if source is not None else f"export it again from its checkpoint: {command}"
 
 
 def roll_back(entry: Entry) -> str:

@@ -8,6 +8,11 @@ import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
 
+def node(operator: str, inputs: list[str], output: str, **attributes: object) -> onnx.NodeProto:
+    """A node with one output, of the same name."""
+    return helper.make_node(operator, inputs, [output], name=output, **attributes)
+
+
 def write_graph(path: Path, nodes: list, weights: dict[str, np.ndarray], width: int) -> None:
     """From x (batch, width) to y; with the types of the values between, as a real export writes them."""
     graph = helper.make_graph(

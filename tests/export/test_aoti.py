@@ -150,6 +150,19 @@ class Picks(nn.Module):
         return torch.arange(9.0).gather(0, ids)
 
 
+class Bags(nn.Module):
+    """Sums rows of a table, as the library's own function decides which overload."""
+
+    def forward(self, ids):
+        return nn.functional.embedding_bag(ids[None], torch.ones(9, 2))
+
+
+def test_no_overload_of_a_lookup_passes_unguarded():
+    program = torch.export.export(GuardedNetwork(Bags(), ["ids"]), (torch.ones(3, dtype=torch.int64),), strict=False)
+    with pytest.raises(CheckpointRefused, match=r"embedding_bag"):
+        check_all_guarded(program)
+
+
 def test_a_lookup_that_cannot_be_guarded_is_refused_with_the_line_it_is_called_in():
     program = torch.export.export(GuardedNetwork(Picks(), ["ids"]), (torch.ones(3, dtype=torch.int64),), strict=False)
     with pytest.raises(CheckpointRefused, match=r"gather \(aten\.gather\.default\)[^$]*return torch\.arange"):

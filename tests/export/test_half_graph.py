@@ -9,14 +9,10 @@ from trireme_export.half_graph import halve
 from trireme_export.runtimes import OnnxRuntime, OpenVino
 from trireme_export.value_ranges import ranges_of
 
-from .small_graphs import types_of, write_graph
+from .small_graphs import node, types_of, write_graph
 
 X = np.array([[1.0, -2.0, 3.0, 0.5]], np.float32)
 RANDOM = np.random.default_rng(5)
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs, [output], name=output, **attributes)
 
 
 def two_layers(path, first, second=1.0):

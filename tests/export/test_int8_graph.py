@@ -5,6 +5,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
+from trireme_export import calibration
 from trireme_export.int8_graph import channel_axes, quantize
 from trireme_export.int8_values import (
     WEIGHT_LIMIT,
@@ -15,15 +16,11 @@ from trireme_export.int8_values import (
     quantize_weight,
 )
 from trireme_export.runtimes import OnnxRuntime, OpenVino
-from trireme_export.value_ranges import activations_of
+from trireme_export.value_ranges import MOST_SAMPLES, activations_of
 
-from .small_graphs import write_graph
+from .small_graphs import node, write_graph
 
 RANDOM = np.random.default_rng(3)
-
-
-def node(operator, inputs, output, **attributes):
-    return helper.make_node(operator, inputs, [output], name=output, **attributes)
 
 
 def without_vnni(unsigned, signed):
@@ -72,6 +69,26 @@ def rewritten(path, samples, *, signed=False):
     ir.save(model, written)
     onnx.checker.check_model(str(written), full_check=True)
     return written
+
+
+def test_rows_are_kept_of_samples_from_all_over_and_ranges_of_every_one(tmp_path):
+    write_graph(tmp_path / "model.onnx", [node("MatMul", ["x", "a"], "y")], {"a": np.ones((1, 2), np.float32)}, 1)
+    numbers = range(5 * MOST_SAMPLES)
+    samples = ({"x": np.full((2, 1), number, np.float32)} for number in numbers)
+    seen = activations_of(tmp_path / "model.onnx", {"y": -1}, samples)["y"]
+    assert (seen.low[0], seen.high[0], seen.mean[0]) == (0, numbers[-1], np.mean(numbers))
+    kept = sorted(set(seen.rows[:, 0].astype(int)))
+    assert MOST_SAMPLES // 2 <= len(kept) <= MOST_SAMPLES
+    assert set(np.diff(kept)) == {8}
+
+
+@pytest.mark.parametrize("count", [3, calibration.MOST, 3 * calibration.MOST + 7])
+def test_calibration_takes_texts_from_all_over_a_file(tmp_path, count):
+    lines = [f"text {number}" for number in range(count)]
+    (tmp_path / "texts").write_text("\n".join(lines))
+    taken = calibration.read_texts([tmp_path / "texts"])
+    assert len(taken) == len(set(taken)) == min(count, calibration.MOST)
+    assert lines.index(taken[-1]) > count - 5
 
 
 @pytest.mark.parametrize("signed", [False, True])

@@ -186,6 +186,14 @@ def test_a_plan_is_loaded_by_a_gpu_with_its_profile(tmp_path):
     ]
 
 
+def test_a_gpu_that_nvidia_smi_does_not_name_is_told(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(ExportError, match="nvidia-smi names none"):
+        tensorrt_artifact._capabilities_here()
+
+
 @pytest.mark.parametrize(
     ("capabilities", "advice"),
     [(("8.9",), r"pip install 'trireme\[tensorrt-rtx\]'"), ((), "name the GPUs: --compute-capability 8.9")],

@@ -96,6 +96,16 @@ def test_what_no_model_reads_may_lie_there(repository, path):
         ),
         (
             "own",
+            {"source": {"uri": "/ships/own"}, "target": "openvino", "precision": "fp16"},
+            "trireme export /ships/own --to openvino --precision fp16 --name own --force",
+        ),
+        (
+            "own",
+            {"source": {}, "target": "aoti"},
+            "export it again from its checkpoint: trireme export CHECKPOINT --to aoti --name own --force",
+        ),
+        (
+            "own",
             {"entry": "other"},
             "export it again from its checkpoint: trireme export CHECKPOINT --name own --force",
         ),

@@ -14,9 +14,8 @@ from trireme_network.auto_complete import Completion, complete_for_onnxruntime
 from trireme_network.cores import usable_cores
 from trireme_network.model_config import ConfigRefused, ModelConfig
 from trireme_network.network import Network
-from trireme_network.official_rules import check_for_onnxruntime
 from trireme_network.parameters import read_own
-from trireme_network.ready_network import check_segments, make_ready
+from trireme_network.ready_network import check_graph, make_ready
 from trireme_network.stream_pool import StreamPool
 
 _COMPILED_IN = ("trireme.runtime", "trireme.precision")
@@ -37,9 +36,7 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
     with cold_start.phase("read"):
         package = read_package(_file(config, version))
         refuse_elsewhere(package)
-    check_for_onnxruntime(config, package.graph, ragged=own.ragged)
-    if own.segments:
-        check_segments(config, package.graph, own.segments)
+    check_graph(config, package.graph, own)
     with cold_start.phase("imports"):
         from trireme_network.run_on_aoti import AotInductor
     threads = own.threads or usable_cores()

@@ -12,9 +12,8 @@ from trireme_network.cores import usable_cores
 from trireme_network.graph import Graph, Runtime
 from trireme_network.model_config import ConfigRefused, ModelConfig
 from trireme_network.network import Network
-from trireme_network.official_rules import check_for_onnxruntime
 from trireme_network.parameters import OnnxRuntimeParameters, TriremeParameters, read_documented, read_own
-from trireme_network.ready_network import check_segments, make_ready
+from trireme_network.ready_network import check_graph, make_ready
 from trireme_network.stream_pool import StreamPool
 
 
@@ -55,13 +54,10 @@ def load(config: ModelConfig, version: Path, kind: str, cold_start: ColdStart) -
         config.max_batch_size > 0,
     )
     graph, runtime = _read(config, _file(config, version), settings, cold_start)
-    own = settings.own
-    check_for_onnxruntime(config, graph, ragged=own.ragged)
-    if own.segments:
-        check_segments(config, graph, own.segments)
+    check_graph(config, graph, settings.own)
     with cold_start.phase("compile"):
         pool = StreamPool(runtime, settings.threads, settings.streams)
-    return make_ready(config, own, pool, cold_start)
+    return make_ready(config, settings.own, pool, cold_start)
 
 
 def complete(config: ModelConfig, version: Path) -> Completion | None:

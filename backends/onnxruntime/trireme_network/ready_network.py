@@ -8,13 +8,25 @@ from trireme_network.graph import ANY, Graph
 from trireme_network.input_shapes import InputShapes
 from trireme_network.model_config import ConfigRefused, ModelConfig
 from trireme_network.network import Network
+from trireme_network.official_rules import check_for_onnxruntime
 from trireme_network.packed_segments import SegmentRules
 from trireme_network.parameters import TriremeParameters
 from trireme_network.stream_pool import StreamPool
 from trireme_network.warm_up import text_inputs, zero_inputs
 
 
-def check_segments(config: ModelConfig, graph: Graph, segments: str) -> None:
+def check_graph(config: ModelConfig, graph: Graph, own: TriremeParameters) -> None:
+    """The config fits the graph as the official backend demands, and as packing does.
+
+    Raises:
+        ConfigRefused: names what does not.
+    """
+    check_for_onnxruntime(config, graph, ragged=own.ragged)
+    if own.segments:
+        _check_segments(config, graph, own.segments)
+
+
+def _check_segments(config: ModelConfig, graph: Graph, segments: str) -> None:
     """Rows can be packed if every input is one row of tokens per text and every output one row per segment, or token.
 
     Which of the two an output has is what `trireme.segment_outputs` says: no shape tells it before a text is computed.

@@ -98,6 +98,12 @@ def test_another_machine_is_refused_with_the_way_out(package, machine, here, rea
         refuse_elsewhere(read_package(package()), machine(**here))
 
 
+def test_a_folder_in_the_packages_place_is_refused(tmp_path):
+    (tmp_path / "model.pt2").mkdir()
+    with pytest.raises(ConfigRefused, match="is no package that `trireme export --to aoti` wrote"):
+        read_package(tmp_path / "model.pt2")
+
+
 @pytest.mark.parametrize("key", ["trireme.runtime", "trireme.precision"])
 def test_what_is_compiled_in_cannot_be_asked_for(package, key):
     with pytest.raises(ConfigRefused, match=f"{key} cannot be chosen here"):
